@@ -1,0 +1,100 @@
+"""
+The data contract: what the metadata of a chunk is called, and what can be computed from it.
+
+Every chunk is a span of its source, and its id is a computable address, `sha256(source_id, source_version, level,
+split_id)`. So the id of a neighbour, a parent or a leaf follows from metadata alone, and reading it is a look-up by id,
+never a search.
+"""
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from haystack_adv_retrieval.core.spans import Span
+
+# Stored on every chunk. Flat scalars only: some stores drop lists and nested values.
+UNIT = "unit"  # "source", "block" (every level that is not the finest), "leaf" or "summary"
+NAMESPACE = "namespace"  # the collection that the source belongs to; absent in the default one
+SOURCE_ID = "source_id"  # stable identity of the source, the same at every level and across edits
+SOURCE_VERSION = "source_version"  # hash of the source's text, user metadata and the splitter's settings
+LEVEL = "level"  # 0 = the source record, 1 = the coarsest block, ... n = leaf
+SPLIT_ID = "split_id"  # ordinal of the chunk within its source and level, from 0
+START, END = "split_idx_start", "split_idx_end"  # the span in the source text
+PARENT_ID = "parent_id"  # id of the chunk one level up; absent at levels 0 and 1
+PARENT_START, PARENT_END = "parent_idx_start", "parent_idx_end"  # the parent's span; absent at levels 0 and 1
+PAGE = "page_number"  # page of the span's start, from 1; pages end with a form feed
+HEADINGS = "headings"  # heading trail, outermost first, joined by HEADING_SEPARATOR; "" where there is none
+# The leaves below a chunk, as a half-open range of their split_ids, and the level they are on.
+LEAF_LEVEL, LEAF_START, LEAF_END = "leaf_level", "leaf_start", "leaf_end"
+
+# Put on results only, never stored.
+MATCHED_SPANS = "matched_spans"  # [[start, end, score], ...]: the hits behind a result
+KEPT_SPANS = "kept_spans"  # [[start, end], ...]: what compression kept of the source
+EXPANDED_FROM = "expanded_from"  # ids of the hits that a result replaces
+INITIAL_RANK, RANK = "initial_rank", "rank"  # position before and after reranking, from 1
+
+HEADING_SEPARATOR = " > "
+
+RESULT_KEYS = frozenset({MATCHED_SPANS, KEPT_SPANS, EXPANDED_FROM, INITIAL_RANK, RANK})
+CHUNK_KEYS = frozenset(
+    {UNIT, NAMESPACE, SOURCE_ID, SOURCE_VERSION, LEVEL, SPLIT_ID, START, END, PARENT_ID, PARENT_START, PARENT_END}
+    | {PAGE, HEADINGS, LEAF_LEVEL, LEAF_START, LEAF_END}
+)
+
+
+def digest(*parts: str | int) -> str:
+    """Hash strings and numbers to 64 hexadecimal digits, unambiguously and the same on every machine."""
+    hasher = hashlib.sha256()
+    for part in parts:
+        data = str(part).encode("utf-8", "surrogatepass")
+        hasher.update(b"%d:" % len(data))
+        hasher.update(data)
+    return hasher.hexdigest()
+
+
+def source_record_id(source_id: str) -> str:
+    """Compute the id of a source's level-0 record; it stays the same across versions."""
+    return digest(source_id)
+
+
+def chunk_id(source_id: str, source_version: str, level: int, split_id: int) -> str:
+    """Compute the id of a chunk from its address."""
+    return digest(source_id, source_version, level, split_id)
+
+
+def span_of(meta: Mapping[str, Any]) -> Span | None:
+    """Read a chunk's span in its source, or None if the metadata holds none."""
+    start, end = meta.get(START), meta.get(END)
+    return Span(start, end) if isinstance(start, int) and isinstance(end, int) else None
+
+
+def parent_span_of(meta: Mapping[str, Any]) -> Span | None:
+    """Read the span of a chunk's parent, or None if it has none."""
+    start, end = meta.get(PARENT_START), meta.get(PARENT_END)
+    return Span(start, end) if isinstance(start, int) and isinstance(end, int) else None
+
+
+def leaf_range(meta: Mapping[str, Any]) -> range | None:
+    """Read the ordinals of the leaves that a chunk or a result consists of, or None outside of the data contract."""
+    start, end = meta.get(LEAF_START), meta.get(LEAF_END)
+    return range(start, end) if isinstance(start, int) and isinstance(end, int) else None
+
+
+def leaf_ids(meta: Mapping[str, Any], ordinals: Iterable[int]) -> list[str]:
+    """
+    Compute the ids of leaves of a chunk's source.
+
+    :param meta: Metadata of any chunk of that source.
+    :param ordinals: The leaves' `split_id`s; negative ones are skipped.
+    :returns: One id per ordinal.
+    """
+    return [
+        chunk_id(meta[SOURCE_ID], meta[SOURCE_VERSION], meta[LEAF_LEVEL], ordinal)
+        for ordinal in ordinals
+        if ordinal >= 0
+    ]
+
+
+def user_meta(meta: Mapping[str, Any]) -> dict[str, Any]:
+    """Keep the metadata that the user brought: everything that the data contract does not define."""
+    return {key: value for key, value in meta.items() if key not in CHUNK_KEYS and key not in RESULT_KEYS}
