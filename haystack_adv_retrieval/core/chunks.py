@@ -24,8 +24,12 @@ PARENT_ID = "parent_id"  # id of the chunk one level up; absent at levels 0 and 
 PARENT_START, PARENT_END = "parent_idx_start", "parent_idx_end"  # the parent's span; absent at levels 0 and 1
 PAGE = "page_number"  # page of the span's start, from 1; pages end with a form feed
 HEADINGS = "headings"  # heading trail, outermost first, joined by HEADING_SEPARATOR; "" where there is none
+TABLE_HEADER = "table_header"  # header row of the table that the chunk starts inside of; absent elsewhere
 # The leaves below a chunk, as a half-open range of their split_ids, and the level they are on.
 LEAF_LEVEL, LEAF_START, LEAF_END = "leaf_level", "leaf_start", "leaf_end"
+
+# Stored on the source record alone.
+LEVEL_COUNTS = "level_counts"  # how many chunks each level has, coarse to fine, joined by ","
 
 # Put on results only, never stored.
 MATCHED_SPANS = "matched_spans"  # [[start, end, score], ...]: the hits behind a result
@@ -38,18 +42,14 @@ HEADING_SEPARATOR = " > "
 RESULT_KEYS = frozenset({MATCHED_SPANS, KEPT_SPANS, EXPANDED_FROM, INITIAL_RANK, RANK})
 CHUNK_KEYS = frozenset(
     {UNIT, NAMESPACE, SOURCE_ID, SOURCE_VERSION, LEVEL, SPLIT_ID, START, END, PARENT_ID, PARENT_START, PARENT_END}
-    | {PAGE, HEADINGS, LEAF_LEVEL, LEAF_START, LEAF_END}
+    | {PAGE, HEADINGS, TABLE_HEADER, LEAF_LEVEL, LEAF_START, LEAF_END, LEVEL_COUNTS}
 )
 
 
 def digest(*parts: str | int) -> str:
     """Hash strings and numbers to 64 hexadecimal digits, unambiguously and the same on every machine."""
-    hasher = hashlib.sha256()
-    for part in parts:
-        data = str(part).encode("utf-8", "surrogatepass")
-        hasher.update(b"%d:" % len(data))
-        hasher.update(data)
-    return hasher.hexdigest()
+    framed = "".join([f"{len(text)}:{text}" for text in map(str, parts)])
+    return hashlib.sha256(framed.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def source_record_id(source_id: str) -> str:

@@ -1,0 +1,259 @@
+import copy
+import itertools
+import json
+from collections.abc import Sequence
+from typing import Any, Literal, get_args
+
+from haystack import Document, component, logging
+
+from haystack_adv_retrieval.core import chunks
+from haystack_adv_retrieval.core.hierarchy import Hierarchy
+from haystack_adv_retrieval.core.outline import Outline
+from haystack_adv_retrieval.core.rulers import CharacterRuler, Ruler, UnitRuler, token_starts, word_starts
+from haystack_adv_retrieval.core.spans import Span
+from haystack_adv_retrieval.core.structure import Block, Structure, find_blocks
+from haystack_adv_retrieval.models import load_tokenizer
+
+logger = logging.getLogger(__name__)
+
+SplitBy = Literal["word", "token", "character"]
+Leaf = Literal["chunk", "sentence"]
+
+# Raised when the same settings would split a text differently than an earlier release did.
+ALGORITHM = 1
+
+
+@component
+class HierarchicalSplitter:
+    """
+    Splits documents into a tree of chunks: small leaves to search, larger blocks to read.
+
+    Every chunk is an exact span of its source, the children of a chunk tile it, and none is larger than its level's
+    size. Blocks end where the text has a break, the strongest first: heading, paragraph, sentence, clause, word. A
+    table or a code block is cut only if it is larger than the size by itself, and then between rows or lines. A section
+    below a quarter of the size shares a block with its neighbour. The metadata of the chunks is described in
+    `haystack_adv_retrieval.core.chunks`.
+
+    A document without text, or with white space alone, has no chunks; its source record says so, which lets an index
+    forget what the source held before.
+
+    ### Usage example
+    ```python
+    from haystack import Document
+    from haystack_adv_retrieval import HierarchicalSplitter
+
+    text = "# Refunds\\nRefunds take 14 days. This starts when the parcel arrives.\\n# Shipping\\nShipping is free."
+    splitter = HierarchicalSplitter(block_sizes=[12, 6])
+    result = splitter.run(documents=[Document(content=text, meta={"source_id": "terms"})])
+    print([parent.content for parent in result["parents"]])
+    print([(leaf.content, leaf.meta["headings"]) for leaf in result["documents"]])
+    ```
+    """
+
+    def __init__(
+        self,
+        block_sizes: Sequence[int] = (900, 150),
+        split_by: SplitBy = "word",
+        leaf: Leaf = "chunk",
+        *,
+        split_overlap: int = 0,
+        structure: Structure = "auto",
+        language: str = "en",
+        tokenizer: str | None = None,
+        source_id_meta_key: str | Sequence[str] = ("source_id", "file_path", "url"),
+        volatile_meta_keys: Sequence[str] = (),
+        namespace: str | None = None,
+    ) -> None:
+        """
+        Create a HierarchicalSplitter.
+
+        :param block_sizes: Largest size of the chunks of each level, coarse to fine, in units of `split_by`. The last
+            one is that of the leaves.
+        :param split_by: The unit of the sizes. `"word"`: runs of characters without white space, of which every 32
+            count as one more word; each Chinese or Japanese character is a word. `"token"`: tokens of `tokenizer`, as
+            they fall when the whole text is tokenised. `"character"`: code points, without the white space around a
+            chunk. A single grapheme cluster is never cut, even where it is larger than the size.
+        :param leaf: `"chunk"` fills leaves with sentences up to their size; `"sentence"` makes each sentence a leaf.
+        :param split_overlap: How many sentences a leaf repeats of the one before it, within its parent and its size.
+        :param structure: `"markdown"`, `"plain"` (paragraphs end at blank lines), or `"auto"`, which looks for Markdown
+            headings, fences and tables in each text.
+        :param language: ISO 639 code of the texts' language, for the ends of sentences.
+        :param tokenizer: Name or folder of a Hugging Face model whose tokenizer counts tokens. None means that of the
+            default embedding model.
+        :param source_id_meta_key: Metadata key, or keys in order of preference, that holds a document's stable
+            identity. Without any of them it is `Document.id`, which changes with the text.
+        :param volatile_meta_keys: Metadata keys (such as the time of a download) whose change makes no new version.
+        :param namespace: Keeps sources of the same name apart; it is put in front of `source_id` as `"namespace::"` and
+            into `meta["namespace"]`.
+        :raises ValueError: If a parameter is out of its range.
+        """
+        sizes = list(block_sizes)
+        if not sizes or any(isinstance(size, bool) or not isinstance(size, int) or size < 1 for size in sizes):
+            raise ValueError(f"block_sizes (the sizes of the levels) must be positive integers, got {block_sizes!r}")
+        if any(coarse <= fine for coarse, fine in itertools.pairwise(sizes)):
+            raise ValueError(f"block_sizes must go from coarse to fine, got {block_sizes!r}")
+        if not 0 <= split_overlap < sizes[-1]:
+            raise ValueError(
+                f"split_overlap must be at least 0 and below the last of block_sizes ({sizes[-1]}), got {split_overlap}"
+            )
+        for name, value, allowed in (
+            ("split_by", split_by, get_args(SplitBy)),
+            ("leaf", leaf, get_args(Leaf)),
+            ("structure", structure, get_args(Structure)),
+        ):
+            if value not in allowed:
+                raise ValueError(f"{name} must be one of {allowed}, got {value!r}")
+        if namespace is not None and (not namespace or "::" in namespace):
+            raise ValueError(f"namespace must not be empty or contain '::', got {namespace!r}")
+        self.block_sizes = sizes
+        self.split_by = split_by
+        self.leaf = leaf
+        self.split_overlap = split_overlap
+        self.structure = structure
+        self.language = language
+        self.tokenizer = tokenizer
+        self.source_id_meta_key = [source_id_meta_key] if isinstance(source_id_meta_key, str) else [*source_id_meta_key]
+        self.volatile_meta_keys = [*volatile_meta_keys]
+        self.namespace = namespace
+
+    def warm_up(self) -> None:
+        """Load the tokenizer, if tokens are counted."""
+        if self.split_by == "token":
+            load_tokenizer(self.tokenizer)
+
+    @component.output_types(documents=list[Document], parents=list[Document], sources=list[Document])
+    def run(self, documents: list[Document]) -> dict[str, list[Document]]:
+        """
+        Split documents.
+
+        :param documents: Documents with text, each a source of its own.
+        :returns: `documents`: the leaves; `parents`: the chunks of every coarser level; `sources`: one record a source,
+            without text, that names its version and how many chunks each level has.
+        :raises ValueError: If two documents have the same identity.
+        """
+        result: dict[str, list[Document]] = {"documents": [], "parents": [], "sources": []}
+        seen: set[str] = set()
+        for record, document in zip(self.source_records(documents), documents, strict=True):
+            source_id = record.meta[chunks.SOURCE_ID]
+            if source_id in seen:
+                raise ValueError(
+                    f"Two documents have the source_id {source_id!r}. Give each document an identity of its own under "
+                    f"one of the metadata keys {self.source_id_meta_key} (source_id_meta_key)."
+                )
+            seen.add(source_id)
+            *parents, leaves = self._split(document.content or "", record.meta)
+            result["documents"] += leaves
+            result["parents"] += [parent for level in parents for parent in level]
+            counts = ",".join(str(len(level)) for level in (*parents, leaves))
+            record.meta.update({chunks.LEAF_END: len(leaves), chunks.LEVEL_COUNTS: counts})
+            result["sources"].append(record)
+            if not leaves:
+                logger.warning("Source {source_id} holds no text; it has no chunks.", source_id=source_id)
+        return result
+
+    def source_records(self, documents: list[Document]) -> list[Document]:
+        """
+        Identify documents without splitting them, to find out cheaply which of them changed.
+
+        :param documents: Documents with text.
+        :returns: One level-0 record a document, in the same order, as `run` returns it but without counts.
+        """
+        settings = self._settings()
+        return [self._source_record(document, settings) for document in documents]
+
+    def _settings(self) -> str:
+        tokenizer = load_tokenizer(self.tokenizer).to_str() if self.split_by == "token" else ""
+        return chunks.digest(
+            ALGORITHM,
+            *self.block_sizes,
+            self.split_by,
+            self.leaf,
+            self.split_overlap,
+            self.structure,
+            self.language,
+            tokenizer,
+        )
+
+    def _source_record(self, document: Document, settings: str) -> Document:
+        identity = next((document.meta[key] for key in self.source_id_meta_key if document.meta.get(key)), document.id)
+        meta = copy.deepcopy(chunks.user_meta(document.meta))
+        lasting = {key: value for key, value in meta.items() if key not in self.volatile_meta_keys}
+        version = chunks.digest(
+            document.content or "", json.dumps(lasting, sort_keys=True, default=str, ensure_ascii=True), settings
+        )
+        source_id = f"{self.namespace}::{identity}" if self.namespace else str(identity)
+        own = {
+            chunks.UNIT: "source",
+            chunks.SOURCE_ID: source_id,
+            chunks.SOURCE_VERSION: version,
+            chunks.LEVEL: 0,
+            chunks.LEAF_LEVEL: len(self.block_sizes),
+            chunks.LEAF_START: 0,
+        }
+        if self.namespace:
+            own[chunks.NAMESPACE] = self.namespace
+        return Document(id=chunks.source_record_id(source_id), content=None, meta=meta | own)
+
+    def _split(self, text: str, source: dict[str, Any]) -> list[list[Document]]:
+        """Make the chunks of one source, a list per level."""
+        blocks = find_blocks(text, self.structure)
+        hierarchy = Hierarchy(text, blocks, self._ruler(text, blocks), self.language)
+        levels = hierarchy.levels(self.block_sizes, sentence_leaves=self.leaf == "sentence", overlap=self.split_overlap)
+        outline = Outline(text, blocks)
+        leaf_level = len(self.block_sizes)
+        shared = {key: value for key, value in source.items() if key in _SHARED}
+        user = chunks.user_meta(source)
+        is_flat = not any(isinstance(value, list | dict | set) for value in user.values())
+        leaf_ranges = _leaf_ranges(levels)
+        result: list[list[Document]] = []
+        parents: list[Document] = []
+        for level, families in enumerate(levels, start=1):
+            documents: list[Document] = []
+            for family, siblings in enumerate(families):
+                for span in siblings:
+                    split_id = len(documents)
+                    leaf_start, leaf_end = leaf_ranges[level - 1][split_id]
+                    meta = (user if is_flat else copy.deepcopy(user)) | shared
+                    meta |= {
+                        chunks.UNIT: "leaf" if level == leaf_level else "block",
+                        chunks.LEVEL: level,
+                        chunks.SPLIT_ID: split_id,
+                        chunks.START: span.start,
+                        chunks.END: span.end,
+                        chunks.LEAF_START: leaf_start,
+                        chunks.LEAF_END: leaf_end,
+                        **outline.at(span.start),
+                    }
+                    if level > 1:
+                        parent = parents[family]
+                        meta[chunks.PARENT_ID] = parent.id
+                        meta[chunks.PARENT_START] = parent.meta[chunks.START]
+                        meta[chunks.PARENT_END] = parent.meta[chunks.END]
+                    address = chunks.chunk_id(source[chunks.SOURCE_ID], source[chunks.SOURCE_VERSION], level, split_id)
+                    documents.append(Document(id=address, content=span.text(text), meta=meta))
+            result.append(documents)
+            parents = documents
+        return result
+
+    def _ruler(self, text: str, blocks: Sequence[Block]) -> Ruler:
+        if self.split_by == "character":
+            return CharacterRuler(text)
+        if self.split_by == "word":
+            return UnitRuler(word_starts(text), len(text))
+        pieces = [block.span for block in blocks]
+        return UnitRuler(token_starts(text, pieces, load_tokenizer(self.tokenizer)), len(text))
+
+
+# What every chunk has in common with its source's record.
+_SHARED = (chunks.NAMESPACE, chunks.SOURCE_ID, chunks.SOURCE_VERSION, chunks.LEAF_LEVEL)
+
+
+def _leaf_ranges(levels: list[list[list[Span]]]) -> list[list[tuple[int, int]]]:
+    """Find for each chunk of each level which leaves it consists of, as a half-open range of their ordinals."""
+    leaves = sum(map(len, levels[-1]))
+    ranges = [[(index, index + 1) for index in range(leaves)]]
+    for families in reversed(levels[1:]):
+        children = iter(ranges[0])
+        grouped = [[next(children) for _ in siblings] for siblings in families]
+        ranges.insert(0, [(family[0][0], family[-1][1]) for family in grouped])
+    return ranges

@@ -1,0 +1,173 @@
+"""A text as a tree of spans: blocks of several sizes, each cut where the text itself has a break."""
+
+import itertools
+import re
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterator, Sequence
+
+from haystack_adv_retrieval.core.graphemes import LONGEST_CLUSTER, grapheme_at, is_grapheme_boundary
+from haystack_adv_retrieval.core.rulers import Ruler
+from haystack_adv_retrieval.core.sentences import sentence_cuts, tile
+from haystack_adv_retrieval.core.spans import Span
+from haystack_adv_retrieval.core.structure import ATOMIC, Block
+
+# Where a unit that is too long may be cut: a table or code between lines, a sentence at a clause, else at a word.
+_LINE = re.compile(r"\n(?:[^\S\n]*\n)*")
+_CLAUSE = re.compile(r"[,;:)\u2013\u2014\u3001\uff0c\uff1b\uff1a]\s*")
+_WORD = re.compile(r"\s+")
+
+# A block is not cut off below this share of its size, and a section below it joins its neighbour.
+SMALLEST_SHARE = 4
+
+
+class Hierarchy:
+    """
+    Cuts one text into levels of nested spans.
+
+    :param text: The text.
+    :param blocks: Its blocks, which tile it.
+    :param ruler: Measures spans of the text.
+    :param language: Language of its sentences.
+    """
+
+    def __init__(self, text: str, blocks: Sequence[Block], ruler: Ruler, language: str = "en") -> None:
+        self._text = text
+        self._blocks = blocks
+        self._ruler = ruler
+        self._language = language
+        self._starts = [block.span.start for block in blocks]
+        self._paragraphs = [block.span.start for block in blocks if block.kind != "item"]
+        self._sections = [  # headings that follow something else than a heading
+            block.span.start
+            for previous, block in itertools.pairwise(blocks)
+            if block.kind == "heading" and previous.kind != "heading"
+        ]
+        self._sentences: dict[int, list[int]] = {}  # of a block, found when first needed
+
+    def levels(self, block_sizes: Sequence[int], *, sentence_leaves: bool, overlap: int = 0) -> list[list[list[Span]]]:
+        """
+        Cut the whole text, level by level.
+
+        :param block_sizes: The largest size of each level, coarse to fine.
+        :param sentence_leaves: Make every sentence a leaf of its own instead of filling leaves up to their size.
+        :param overlap: How many sentences a leaf repeats of the one before it.
+        :returns: For each level the children of each span of the level above; one entry, for the whole text, at the
+            first level.
+        """
+        if not self._blocks:
+            return [[] for _ in block_sizes]
+        levels: list[list[list[Span]]] = []
+        parents = [Span(0, len(self._text))]
+        for level, size in enumerate(block_sizes, start=1):
+            if level < len(block_sizes):
+                children = [list(self._fill(parent, size)) for parent in parents]
+            elif sentence_leaves:
+                children = [list(self._each_sentence(parent, size)) for parent in parents]
+            else:
+                children = [list(self._fill(parent, size, overlap)) for parent in parents]
+            levels.append(children)
+            parents = [child for siblings in children for child in siblings]
+        return levels
+
+    def _each_sentence(self, span: Span, size: int) -> Iterator[Span]:
+        pieces = tile(self._text, self._cuts(span.start, span.end), span)
+        for piece in self._join(pieces, self._says_nothing, size):
+            yield from self._cut(piece, size)
+
+    def _fill(self, span: Span, size: int, overlap: int = 0) -> Iterator[Span]:
+        """Fill blocks with whole sections, or cut a section that is too large; small neighbours share a block."""
+        within = self._sections[bisect_right(self._sections, span.start) : bisect_left(self._sections, span.end)]
+        if not within:
+            yield from self._cut(span, size, overlap)
+            return
+        sections = tile(self._text, within, span)
+        for section in self._join(sections, lambda piece: self._count(piece) * SMALLEST_SHARE < size, size):
+            yield from self._cut(section, size, overlap)
+
+    def _join(self, pieces: Sequence[Span], is_crumb: Callable[[Span], bool], size: int) -> list[Span]:
+        """Join a crumb with its neighbour, the following one if there is one, as long as both fit."""
+        joined: list[Span] = []
+        for piece in pieces:
+            if joined and (is_crumb(joined[-1]) or (piece is pieces[-1] and is_crumb(piece))):
+                both = Span(joined[-1].start, piece.end)
+                if self._count(both) <= size:
+                    joined[-1] = both
+                    continue
+            joined.append(piece)
+        return joined
+
+    def _says_nothing(self, span: Span) -> bool:
+        return not any(map(str.isalnum, span.text(self._text)))
+
+    def _count(self, span: Span) -> int:
+        return self._ruler.count(span.start, span.end)
+
+    def _cut(self, span: Span, size: int, overlap: int = 0) -> Iterator[Span]:
+        """Cut a span into pieces of at most `size`."""
+        start, fresh = span.start, span.start  # with an overlap, what is new in a piece begins after its start
+        while (furthest := self._ruler.reach(start, size)) < span.end:
+            earliest = max(self._ruler.reach(start, max(1, size // SMALLEST_SHARE)), fresh + 1)
+            target = furthest
+            second_last = self._ruler.reach_back(span.end, size)
+            if second_last <= furthest:  # two pieces are left to make: balance them
+                target = (second_last + furthest) // 2
+                not_a_crumb = self._ruler.reach_back(span.end, max(1, size // SMALLEST_SHARE))
+                earliest, furthest = max(earliest, second_last), max(min(furthest, not_a_crumb), fresh + 1)
+            cut = self._best_cut(start, fresh, min(earliest, furthest), furthest, target)
+            if cut >= span.end:
+                break
+            yield Span(start, cut)
+            previous, start, fresh = start, cut, cut
+            repeated = self._cuts(previous, cut)[-overlap:] if overlap else []
+            if repeated and self._ruler.reach(repeated[0], size) > cut:
+                start = repeated[0]
+        yield Span(start, span.end)
+
+    def _best_cut(self, start: int, fresh: int, earliest: int, furthest: int, target: int) -> int:
+        """Choose where to end a piece: the strongest kind of break first, then the one nearest to the target."""
+        first = bisect_left(self._paragraphs, earliest)
+        if first < (last := bisect_right(self._paragraphs, furthest)):
+            return _nearest(self._paragraphs[first:last], target)
+        if cuts := self._cuts(fresh, furthest + 1):
+            # Where no sentence ends late enough, a small piece is still better than a torn sentence.
+            return _nearest(cuts[bisect_left(cuts, earliest) :] or cuts[-1:], target)
+        block = self._blocks[bisect_right(self._starts, fresh) - 1]
+        for pattern in (_LINE, _WORD) if block.kind in ATOMIC else (_CLAUSE, _WORD):
+            found = (match.end() for match in pattern.finditer(self._text, earliest - 1, furthest))
+            cuts = [cut for cut in found if earliest <= cut and is_grapheme_boundary(self._text, cut, start)]
+            if cuts:
+                return _nearest(cuts, target)
+        # Inside an endless word; if one grapheme cluster fills the whole piece, behind it.
+        target = min(target, furthest)
+        nearby = (*range(target, fresh, -1), *range(target + 1, furthest + 1 + LONGEST_CLUSTER))
+        return next((cut for cut in nearby if self._can_end(start, cut)), len(self._text))
+
+    def _can_end(self, start: int, position: int) -> bool:
+        """Tell whether a piece can end anywhere: in no grapheme cluster, and with no blank piece before or behind."""
+        if position >= len(self._text):
+            return True
+        if not is_grapheme_boundary(self._text, position, start) or self._text[start:position].isspace():
+            return False
+        # White space begins a piece only where it carries a mark that makes it visible.
+        return not grapheme_at(self._text, position).isspace()
+
+    def _cuts(self, after: int, before: int) -> list[int]:
+        """Find the starts of blocks and sentences strictly between two positions."""
+        cuts: list[int] = []
+        first = max(0, bisect_right(self._starts, after) - 1)
+        for index in range(first, bisect_left(self._starts, before)):
+            if index not in self._sentences:
+                block = self._blocks[index]
+                is_text = block.kind not in ATOMIC and block.kind != "heading"
+                inner = sentence_cuts(self._text, block.span, self._language) if is_text else []
+                pieces = tile(self._text, inner, block.span) if inner else [block.span]
+                self._sentences[index] = [piece.start for piece in pieces]
+            sentences = self._sentences[index]
+            cuts.extend(sentences[bisect_right(sentences, after) : bisect_left(sentences, before)])
+        return cuts
+
+
+def _nearest(cuts: Sequence[int], target: int) -> int:
+    """Find the cut nearest to a target, in ascending cuts; of two the earlier."""
+    index = bisect_left(cuts, target)
+    return min(cuts[max(0, index - 1) : index + 1], key=lambda cut: abs(cut - target))

@@ -1,0 +1,130 @@
+"""Measuring text in words, tokens or characters."""
+
+import re
+from bisect import bisect_left
+from collections.abc import Sequence
+from typing import Protocol, cast
+
+import numpy as np
+from tokenizers import Tokenizer
+
+from haystack_adv_retrieval.core.sentences import without_surrogates
+from haystack_adv_retrieval.core.spans import Span
+
+# Scripts without spaces between words, in which every character counts as a word, as word processors do.
+_UNSPACED = ((0x3040, 0x30FF), (0x3400, 0x4DBF), (0x4E00, 0x9FFF), (0xF900, 0xFAFF), (0x20000, 0x3FFFF))
+# A longer run of characters (an address, a hash, base64) counts once per so many.
+LONGEST_WORD = 32
+_IS_BLANK = np.array([chr(code).isspace() for code in range(0x3001)] + [False])
+_NONBLANK = re.compile(r"\S")
+
+
+class Ruler(Protocol):
+    """Measures spans of one text; the white space around a span never counts."""
+
+    def count(self, start: int, end: int) -> int:
+        """Count the units of `[start, end)`."""
+
+    def reach(self, start: int, units: int) -> int:
+        """Find the last end for which `[start, end)` holds at most so many units."""
+
+    def reach_back(self, end: int, units: int) -> int:
+        """Find the first start for which `[start, end)` holds at most so many units."""
+
+
+class UnitRuler:
+    """
+    A ruler of units that start at known positions, such as words or tokens.
+
+    :param starts: Where the units start, ascending.
+    :param length: Length of the text in characters.
+    """
+
+    def __init__(self, starts: Sequence[int], length: int) -> None:
+        self._starts = starts
+        self._length = length
+
+    def count(self, start: int, end: int) -> int:
+        """Count the units that start in `[start, end)`."""
+        return bisect_left(self._starts, end) - bisect_left(self._starts, start)
+
+    def reach(self, start: int, units: int) -> int:
+        """Find the last end for which `[start, end)` holds at most so many units."""
+        index = bisect_left(self._starts, start) + units
+        return self._starts[index] if index < len(self._starts) else self._length
+
+    def reach_back(self, end: int, units: int) -> int:
+        """Find the first start for which `[start, end)` holds at most so many units."""
+        index = bisect_left(self._starts, end) - units
+        return self._starts[index] if index > 0 else 0
+
+
+class CharacterRuler:
+    """
+    A ruler of code points.
+
+    :param text: The text.
+    """
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    def count(self, start: int, end: int) -> int:
+        """Count the characters of `[start, end)` without the white space around them."""
+        return len(self._text[start:end].strip())
+
+    def reach(self, start: int, units: int) -> int:
+        """Find the last end for which `[start, end)` holds at most so many characters."""
+        return self._nonblank(self._nonblank(start) + units)
+
+    def reach_back(self, end: int, units: int) -> int:
+        """Find the first start for which `[start, end)` holds at most so many characters."""
+        while end > 0 and self._text[end - 1].isspace():
+            end -= 1
+        return max(0, end - units)
+
+    def _nonblank(self, position: int) -> int:
+        match = _NONBLANK.search(self._text, position)
+        return match.start() if match else len(self._text)
+
+
+def word_starts(text: str) -> list[int]:
+    """
+    Find where words start.
+
+    :param text: Any text.
+    :returns: Positions, ascending.
+    """
+    codes = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), dtype=np.uint32)
+    blank = _IS_BLANK[np.minimum(codes, len(_IS_BLANK) - 1)]
+    unspaced = np.zeros_like(blank)
+    if not text.isascii():
+        for first, last in _UNSPACED:
+            unspaced |= (codes >= first) & (codes <= last)
+    begins = ~blank
+    begins[1:] &= unspaced[1:] | blank[:-1] | unspaced[:-1]
+    starts = np.flatnonzero(begins)
+    lengths = np.diff(starts, append=len(codes))
+    if (lengths > LONGEST_WORD).any():
+        positions = np.arange(len(codes))
+        run_start = np.maximum.accumulate(np.where(begins, positions, 0))
+        starts = np.flatnonzero(~blank & ((positions - run_start) % LONGEST_WORD == 0))
+    return cast(list[int], starts.tolist())
+
+
+def token_starts(text: str, pieces: Sequence[Span], tokenizer: Tokenizer) -> list[int]:
+    """
+    Find where tokens start, in one pass over the text.
+
+    :param text: Any text.
+    :param pieces: Spans that tile it, at whose borders no token may reach across; they are tokenised in parallel.
+    :param tokenizer: A tokenizer without truncation.
+    :returns: Positions, ascending.
+    """
+    starts: list[int] = []
+    for first in range(0, len(pieces), 256):
+        batch = pieces[first : first + 256]
+        contents = [without_surrogates(piece.text(text)) for piece in batch]
+        for piece, encoding in zip(batch, tokenizer.encode_batch(contents, add_special_tokens=False), strict=True):
+            starts.extend(piece.start + start for start, _ in encoding.offsets)
+    return sorted(set(starts))
