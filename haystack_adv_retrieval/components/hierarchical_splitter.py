@@ -145,7 +145,7 @@ class HierarchicalSplitter:
             result["documents"] += leaves
             result["parents"] += [parent for level in parents for parent in level]
             counts = ",".join(str(len(level)) for level in (*parents, leaves))
-            record.meta.update({chunks.LEAF_END: len(leaves), chunks.LEVEL_COUNTS: counts})
+            record.meta.update({chunks.LEAF_END: len(leaves), chunks.LEAF_COUNT: len(leaves), chunks.LEVEL_COUNTS: counts})
             result["sources"].append(record)
             if not leaves:
                 logger.warning("Source {source_id} holds no text; it has no chunks.", source_id=source_id)
@@ -222,6 +222,7 @@ class HierarchicalSplitter:
                         chunks.END: span.end,
                         chunks.LEAF_START: leaf_start,
                         chunks.LEAF_END: leaf_end,
+                        chunks.LEAF_COUNT: len(leaf_ranges[-1]),
                         **outline.at(span.start),
                     }
                     if level > 1:

@@ -25,8 +25,8 @@ PARENT_START, PARENT_END = "parent_idx_start", "parent_idx_end"  # the parent's 
 PAGE = "page_number"  # page of the span's start, from 1; pages end with a form feed
 HEADINGS = "headings"  # heading trail, outermost first, joined by HEADING_SEPARATOR; "" where there is none
 TABLE_HEADER = "table_header"  # header row of the table that the chunk starts inside of; absent elsewhere
-# The leaves below a chunk, as a half-open range of their split_ids, and the level they are on.
-LEAF_LEVEL, LEAF_START, LEAF_END = "leaf_level", "leaf_start", "leaf_end"
+# The leaves below a chunk, as a half-open range of their split_ids; the level they are on; how many the source has.
+LEAF_LEVEL, LEAF_START, LEAF_END, LEAF_COUNT = "leaf_level", "leaf_start", "leaf_end", "leaf_count"
 
 # Stored on the source record alone.
 LEVEL_COUNTS = "level_counts"  # how many chunks each level has, coarse to fine, joined by ","
@@ -36,13 +36,14 @@ MATCHED_SPANS = "matched_spans"  # [[start, end, score], ...]: the hits behind a
 KEPT_SPANS = "kept_spans"  # [[start, end], ...]: what compression kept of the source
 EXPANDED_FROM = "expanded_from"  # ids of the hits that a result replaces
 INITIAL_RANK, RANK = "initial_rank", "rank"  # position before and after reranking, from 1
+MISSING = "missing"  # ids of chunks that a pattern looked for and that the store does not hold
 
 HEADING_SEPARATOR = " > "
 
-RESULT_KEYS = frozenset({MATCHED_SPANS, KEPT_SPANS, EXPANDED_FROM, INITIAL_RANK, RANK})
+RESULT_KEYS = frozenset({MATCHED_SPANS, KEPT_SPANS, EXPANDED_FROM, INITIAL_RANK, RANK, MISSING})
 CHUNK_KEYS = frozenset(
     {UNIT, NAMESPACE, SOURCE_ID, SOURCE_VERSION, LEVEL, SPLIT_ID, START, END, PARENT_ID, PARENT_START, PARENT_END}
-    | {PAGE, HEADINGS, TABLE_HEADER, LEAF_LEVEL, LEAF_START, LEAF_END, LEVEL_COUNTS}
+    | {PAGE, HEADINGS, TABLE_HEADER, LEAF_LEVEL, LEAF_START, LEAF_END, LEAF_COUNT, LEVEL_COUNTS}
 )
 
 
@@ -85,13 +86,13 @@ def leaf_ids(meta: Mapping[str, Any], ordinals: Iterable[int]) -> list[str]:
     Compute the ids of leaves of a chunk's source.
 
     :param meta: Metadata of any chunk of that source.
-    :param ordinals: The leaves' `split_id`s; negative ones are skipped.
+    :param ordinals: The leaves' `split_id`s; those outside of the source are skipped.
     :returns: One id per ordinal.
     """
     return [
         chunk_id(meta[SOURCE_ID], meta[SOURCE_VERSION], meta[LEAF_LEVEL], ordinal)
         for ordinal in ordinals
-        if ordinal >= 0
+        if 0 <= ordinal < meta[LEAF_COUNT]
     ]
 
 
