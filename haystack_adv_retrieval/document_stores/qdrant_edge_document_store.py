@@ -1,0 +1,434 @@
+"""The embedded default store: Qdrant's in-process engine behind Haystack's DocumentStore protocol."""
+
+import asyncio
+import os
+import sys
+import weakref
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import replace
+from functools import wraps
+from itertools import takewhile
+from typing import Any, Concatenate, ParamSpec, TypeVar
+
+import qdrant_edge as engine
+from haystack import Document, default_from_dict, default_to_dict, logging
+from haystack.document_stores.errors import DuplicateDocumentError
+from haystack.document_stores.in_memory import InMemoryDocumentStore
+from haystack.document_stores.types import DuplicatePolicy
+from haystack.errors import FilterError
+from haystack.utils.filters import document_matches_filter
+
+from haystack_adv_retrieval.document_stores.qdrant_edge_filters import EVERYTHING, NotNative, leading, native, point_id
+from haystack_adv_retrieval.document_stores.qdrant_edge_points import STORED, to_document, to_point
+from haystack_adv_retrieval.document_stores.qdrant_edge_shards import (
+    CONTENT,
+    DENSE,
+    SIMILARITIES,
+    SharedShard,
+    Similarity,
+    acquire,
+)
+
+logger = logging.getLogger(__name__)
+
+BATCH_SIZE = 500
+RRF_K = 60
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def _in_thread(
+    method: Callable[Concatenate["QdrantEdgeDocumentStore", P], R],
+) -> Callable[Concatenate["QdrantEdgeDocumentStore", P], Awaitable[R]]:
+    """Make the async twin of a method: the same in a thread, as the engine releases the interpreter while it works."""
+
+    @wraps(method)
+    async def twin(self: "QdrantEdgeDocumentStore", *args: P.args, **kwargs: P.kwargs) -> R:
+        return await asyncio.to_thread(method, self, *args, **kwargs)
+
+    return twin
+
+
+class QdrantEdgeDocumentStore:
+    """
+    Keeps documents in a folder and searches them by embedding, by BM25 or by both, inside the process.
+
+    The engine is Qdrant's, in Rust: nothing to start, nothing to download, milliseconds a query, and what was written
+    survives the process being killed. All stores of a process that name the same folder share one open shard, so the
+    components of a YAML pipeline, several pipelines, threads, sync and async all meet in one place. A second process is
+    told to use the server instead. Documents with and without embedding live side by side and read back as they were
+    written. Filters mean what they mean in Haystack's InMemoryDocumentStore; every metadata field is indexed.
+
+    ```python
+    from haystack import Document
+    from haystack_adv_retrieval import QdrantEdgeDocumentStore
+
+    store = QdrantEdgeDocumentStore("./index")
+    store.write_documents([Document(content="Refunds take five days.", meta={"year": 2024}, embedding=[0.1, 0.9])])
+    store.search("refunds", filters={"field": "meta.year", "operator": ">=", "value": 2020})
+    ```
+    """
+
+    def __init__(
+        self, path: str | None = None, *, embedding_dim: int | None = None, similarity: Similarity = "cosine"
+    ) -> None:
+        """
+        Create the store; the folder is opened, and made if missing, when it is first used.
+
+        :param path: The folder. None: the environment variable `ADV_RETRIEVAL_INDEX`, else `./index`, looked up when
+            the folder is opened, so that one configuration serves any folder.
+        :param embedding_dim: Dimension of the embeddings. None: that of the folder, or of the first embedding written.
+        :param similarity: How embeddings are compared: "cosine", "dot_product" or "euclidean". Fixed by the first use.
+        :raises ValueError: If a parameter is out of range.
+        """
+        if embedding_dim is not None and embedding_dim < 1:
+            raise ValueError(f"embedding_dim must be at least 1, got {embedding_dim}")
+        if similarity not in SIMILARITIES:
+            raise ValueError(f"similarity must be one of {list(SIMILARITIES)}, got {similarity!r}")
+        self.path = path
+        self.embedding_dim = embedding_dim
+        self.similarity = similarity
+        self._opened: SharedShard | None = None
+        self._release: weakref.finalize[..., Any] | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Serialize the store's parameters."""
+        return default_to_dict(self, path=self.path, embedding_dim=self.embedding_dim, similarity=self.similarity)
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any]) -> "QdrantEdgeDocumentStore":
+        """
+        Restore a store from its parameters.
+
+        :param data: What `to_dict` returned.
+        :returns: The store.
+        """
+        return default_from_dict(cls, data)
+
+    @property
+    def _shard(self) -> SharedShard:
+        shard = self._opened
+        if shard is None or shard.process != os.getpid():
+            shard = acquire(self.path or os.environ.get("ADV_RETRIEVAL_INDEX") or "./index")
+            try:
+                shard.check(self.embedding_dim, self.similarity)
+            except BaseException:
+                shard.release()
+                raise
+            self._opened = shard
+            self._release = weakref.finalize(self, shard.release)
+        return shard
+
+    def close(self) -> None:
+        """Give the folder back; the last store of the process that had it open closes it. Using the store reopens it."""
+        if self._release:
+            self._release()
+        self._opened = self._release = None
+
+    def count_documents(self) -> int:
+        """
+        Count the documents.
+
+        :returns: How many there are.
+        """
+        return self._shard.engine.count(engine.CountRequest())
+
+    def filter_documents(self, filters: dict[str, Any] | None = None) -> list[Document]:
+        """
+        Read the documents that match a filter.
+
+        :param filters: A Haystack filter; None or empty: all documents.
+        :returns: The documents with their embeddings, in the order in which they were written.
+        :raises FilterError: If the filter is malformed, or compares what cannot be ordered.
+        """
+        return self._scroll(self._native(filters))
+
+    def get_documents_by_id(self, ids: Sequence[str], *, return_embedding: bool = True) -> list[Document]:
+        """
+        Read documents by their ids.
+
+        :param ids: The ids.
+        :param return_embedding: Whether to read the embeddings too.
+        :returns: The documents in the order of the ids; unknown ids are skipped.
+        """
+        points = list(map(point_id, ids))
+        records = self._shard.engine.retrieve(list(dict.fromkeys(points)), STORED, return_embedding)
+        found = {document.id: document for _, document in map(to_document, records)}
+        return [found[document_id] for document_id in ids if document_id in found]
+
+    def write_documents(self, documents: list[Document], policy: DuplicatePolicy = DuplicatePolicy.NONE) -> int:
+        """
+        Write documents, in the given order; they survive the process as soon as this returns.
+
+        :param documents: The documents.
+        :param policy: What to do with an id that is in the store, or earlier in the list: FAIL (also NONE) raises before
+            anything is written, SKIP keeps the one that is there, OVERWRITE the new one.
+        :returns: How many documents were written.
+        :raises DuplicateDocumentError: If the policy is FAIL or NONE and there is a duplicate.
+        :raises ValueError: If it is not a list of documents, or an embedding is not of the store's dimension.
+        """
+        if not isinstance(documents, Iterable) or any(not isinstance(document, Document) for document in documents):
+            raise ValueError("Please provide a list of Documents.")
+        shard = self._shard
+        with shard.write_lock:
+            if policy != DuplicatePolicy.OVERWRITE:
+                documents = self._without_duplicates(documents, policy)
+            self._upsert(documents)
+        return len(documents)
+
+    def delete_documents(self, document_ids: list[str]) -> None:
+        """
+        Delete documents by their ids.
+
+        :param document_ids: The ids; unknown ones are ignored.
+        """
+        shard = self._shard
+        with shard.write_lock:
+            shard.engine.update(engine.UpdateOperation.delete_points(list(map(point_id, document_ids))))
+
+    def delete_by_filter(self, filters: dict[str, Any]) -> int:
+        """
+        Delete the documents that match a filter.
+
+        :param filters: A Haystack filter; an empty one deletes nothing.
+        :returns: How many documents were deleted.
+        """
+        if not filters:
+            return 0
+        return self._delete(filters)
+
+    def delete_all_documents(self) -> None:
+        """Delete all documents; the folder and the dimension of its embeddings stay."""
+        self._delete(None)
+
+    def update_by_filter(self, filters: dict[str, Any], meta: dict[str, Any]) -> int:
+        """
+        Change metadata of the documents that match a filter.
+
+        :param filters: A Haystack filter.
+        :param meta: The fields to set; other fields stay, and so do embeddings.
+        :returns: How many documents were changed.
+        """
+        with self._shard.write_lock:
+            documents = self.filter_documents(filters)
+            self._upsert([replace(document, meta=document.meta | meta) for document in documents])
+        return len(documents)
+
+    def count_documents_by_filter(self, filters: dict[str, Any]) -> int:
+        """
+        Count the documents that match a filter.
+
+        :param filters: A Haystack filter; an empty one matches all.
+        :returns: How many there are.
+        """
+        return self._shard.engine.count(engine.CountRequest(filter=self._native(filters)))
+
+    def get_metadata_fields_info(self) -> dict[str, dict[str, str]]:
+        """
+        Tell which metadata fields there are.
+
+        :returns: By field, `{"type": "keyword" | "long" | "float" | "boolean"}`, of the value that was written last.
+        """
+        info = self._in_memory().get_metadata_fields_info()
+        return {field: {"type": "long" if kind["type"] == "int" else kind["type"]} for field, kind in info.items()}
+
+    def get_metadata_field_min_max(self, metadata_field: str) -> dict[str, Any]:
+        """
+        Find the smallest and the largest value of a metadata field.
+
+        :param metadata_field: The field, with or without "meta.".
+        :returns: `{"min": ..., "max": ...}`, both None if there is no value or they cannot be ordered.
+        """
+        return self._in_memory().get_metadata_field_min_max(metadata_field)
+
+    def get_metadata_field_unique_values(
+        self,
+        metadata_field: str,
+        search_term: str | None = None,
+        from_: int = 0,
+        size: int = 10,
+        filters: dict[str, Any] | None = None,
+    ) -> tuple[list[Any], int]:
+        """
+        List the values of a metadata field.
+
+        :param metadata_field: The field, with or without "meta.".
+        :param search_term: Only values that contain this, in any case.
+        :param from_: How many values to skip.
+        :param size: How many values to return at most.
+        :param filters: Only look at documents that match this Haystack filter.
+        :returns: The values in the order of their texts, and how many there are in all.
+        """
+        return self._in_memory(filters).get_metadata_field_unique_values(metadata_field, search_term, from_, size)
+
+    def count_unique_metadata_by_filter(self, filters: dict[str, Any], metadata_fields: list[str]) -> dict[str, int]:
+        """
+        Count the different values of metadata fields.
+
+        :param filters: Only look at documents that match this Haystack filter.
+        :param metadata_fields: The fields, with or without "meta.".
+        :returns: The count by field, without "meta.".
+        """
+        return self._in_memory(filters).count_unique_metadata_by_filter({}, metadata_fields)
+
+    def search(
+        self,
+        query: str | None = None,
+        query_embedding: list[float] | None = None,
+        *,
+        filters: dict[str, Any] | None = None,
+        top_k: int = 10,
+        candidates: int | None = None,
+        return_embedding: bool = False,
+    ) -> list[Document]:
+        """
+        Search by text (BM25), by embedding, or by both, fused by reciprocal rank.
+
+        :param query: The text.
+        :param query_embedding: The embedding.
+        :param filters: A Haystack filter.
+        :param top_k: How many documents to return at most.
+        :param candidates: How many documents each of the two searches adds to the fusion. None: 100, at least `top_k`.
+        :param return_embedding: Whether the documents carry their embeddings.
+        :returns: The best documents first. Their score is BM25's, the similarity (for "euclidean": the distance, less is
+            better), or for both the sum of 1 / (60 + position) over the two searches, positions from 0.
+        :raises ValueError: If neither a text nor an embedding is given, or the embedding is not of the store's dimension.
+        """
+        if query is None and query_embedding is None:
+            raise ValueError("query or query_embedding must be given")
+        if top_k < 1:
+            raise ValueError(f"top_k must be at least 1, got {top_k}")
+        shard = self._shard
+        searches: list[Any] = []
+        if query is not None:
+            searches.append(engine.TextQuery(CONTENT, query.encode("utf-8", "replace").decode()))
+        if query_embedding is not None and shard.fits(len(query_embedding)):
+            searches.append(engine.Query.Nearest([float(number) for number in query_embedding], using=DENSE))
+        if not searches:
+            return []
+        matching = self._native(filters)
+        if len(searches) == 1:
+            request = engine.QueryRequest(
+                top_k, query=searches[0], filter=matching, with_payload=STORED, with_vector=return_embedding
+            )
+        else:
+            depth = max(candidates or 100, top_k)
+            request = engine.QueryRequest(
+                top_k,
+                query=engine.Fusion.Rrf(RRF_K),
+                prefetches=[engine.Prefetch(depth, query=search, filter=matching) for search in searches],
+                with_payload=STORED,
+                with_vector=return_embedding,
+            )
+        hits = shard.engine.query(request)
+        return [replace(to_document(hit)[1], score=hit.score) for hit in hits]
+
+    def optimize(self) -> bool:
+        """
+        Merge the shard's segments and build its vector index (HNSW), which pays off past about 100,000 embeddings.
+
+        Never done by itself. Minutes for a large shard; searches go on meanwhile, writes wait.
+
+        :returns: Whether there was something to do.
+        """
+        shard = self._shard
+        with shard.write_lock:
+            return shard.engine.optimize()
+
+    count_documents_async = _in_thread(count_documents)
+    filter_documents_async = _in_thread(filter_documents)
+    get_documents_by_id_async = _in_thread(get_documents_by_id)
+    write_documents_async = _in_thread(write_documents)
+    delete_documents_async = _in_thread(delete_documents)
+    delete_by_filter_async = _in_thread(delete_by_filter)
+    delete_all_documents_async = _in_thread(delete_all_documents)
+    update_by_filter_async = _in_thread(update_by_filter)
+    count_documents_by_filter_async = _in_thread(count_documents_by_filter)
+    get_metadata_fields_info_async = _in_thread(get_metadata_fields_info)
+    get_metadata_field_min_max_async = _in_thread(get_metadata_field_min_max)
+    get_metadata_field_unique_values_async = _in_thread(get_metadata_field_unique_values)
+    count_unique_metadata_by_filter_async = _in_thread(count_unique_metadata_by_filter)
+    search_async = _in_thread(search)
+    close_async = _in_thread(close)
+
+    def _native(self, filters: dict[str, Any] | None) -> engine.Filter:
+        """Translate a filter, or find the ids of the documents that match it where the engine cannot express it."""
+        if not filters:
+            return EVERYTHING
+        if "operator" not in filters and "conditions" not in filters:
+            raise ValueError(f"Invalid filter syntax in {filters}")
+        translate = self._translate
+        try:
+            return translate(filters)
+        except NotNative:
+            pass
+
+        def translated(condition: dict[str, Any]) -> engine.Filter | None:
+            try:
+                return translate(condition)
+            except NotNative:
+                return None
+
+        # Haystack evaluates an AND from the left, and may raise at the first document that gets to a condition.
+        before = takewhile(lambda part: part is not None, map(translated, leading(filters)))
+        candidates = self._scroll(engine.Filter(must=list(before)), return_embedding=True)
+        try:
+            matching = {point_id(document.id) for document in candidates if document_matches_filter(filters, document)}
+        except TypeError as error:
+            raise FilterError(f"Cannot compare the values of a document with {filters}") from error
+        return engine.Filter(must=[engine.HasIdCondition(matching)])
+
+    def _translate(self, filters: dict[str, Any]) -> engine.Filter:
+        shard = self._shard
+        return native(
+            filters,
+            exists=lambda some: shard.engine.count(engine.CountRequest(filter=some)) > 0,
+            index_range=shard.index_range,
+        )
+
+    def _scroll(self, matching: engine.Filter, return_embedding: bool = True) -> list[Document]:
+        request = engine.ScrollRequest(
+            limit=sys.maxsize, filter=matching, with_payload=STORED, with_vector=return_embedding
+        )
+        records, _ = self._shard.engine.scroll(request)
+        return [document for _, document in sorted(map(to_document, records), key=lambda pair: pair[0])]
+
+    def _without_duplicates(self, documents: list[Document], policy: DuplicatePolicy) -> list[Document]:
+        points = list({point_id(document.id) for document in documents})
+        records = self._shard.engine.retrieve(points, STORED, False)
+        seen = {to_document(record)[1].id for record in records}
+        kept = []
+        for document in documents:
+            if document.id not in seen:
+                seen.add(document.id)
+                kept.append(document)
+            elif policy == DuplicatePolicy.SKIP:
+                logger.warning("ID '{document_id}' already exists", document_id=document.id)
+            else:
+                raise DuplicateDocumentError(f"ID '{document.id}' already exists.")
+        return kept
+
+    def _upsert(self, documents: list[Document]) -> None:
+        shard = self._shard
+        for dimension in {len(document.embedding) for document in documents if document.embedding is not None}:
+            shard.fix_dimension(dimension, self.similarity)
+        points = [to_point(document, next(shard.order), self.similarity == "cosine") for document in documents]
+        for start in range(0, len(points), BATCH_SIZE):
+            shard.engine.update(engine.UpdateOperation.upsert_points(points[start : start + BATCH_SIZE]))
+
+    def _delete(self, filters: dict[str, Any] | None) -> int:
+        shard = self._shard
+        with shard.write_lock:
+            matching = self._native(filters)
+            count = shard.engine.count(engine.CountRequest(filter=matching))
+            if count:
+                shard.engine.update(engine.UpdateOperation.delete_points_by_filter(matching))
+        return count
+
+    def _in_memory(self, filters: dict[str, Any] | None = None) -> InMemoryDocumentStore:
+        """Copy ids and metadata to Haystack's own store, which knows what to say about them."""
+        store = InMemoryDocumentStore(shared=False)
+        documents = self._scroll(self._native(filters), return_embedding=False)
+        store.write_documents([Document(id=document.id, meta=document.meta) for document in documents])
+        return store
