@@ -1,0 +1,157 @@
+"""Numbers with units, in digits or words: "under 90 minutes", "$2.5k", "half an hour", "two hundred"."""
+
+import math
+import re
+from collections.abc import Collection
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from text_to_num import find_numbers
+
+_MAGNITUDES = {"k": 1e3, "thousand": 1e3, "m": 1e6, "mn": 1e6, "million": 1e6, "bn": 1e9, "billion": 1e9}
+_CURRENCIES = {
+    "USD": ("$", "us$", "dollar", "buck"),
+    "EUR": ("€", "euro"),
+    "GBP": ("£", "pound sterling", "quid"),
+    "JPY": ("¥", "yen"),
+    "INR": ("₹", "rupee"),
+    "CHF": ("franc", "sfr"),
+}
+_MONEY = {word.casefold(): code for code, words in _CURRENCIES.items() for word in (code, *words)}
+
+# A number, perhaps with a sign of money before it, a magnitude and one word of unit behind it.
+QUANTITY = re.compile(
+    r"(?:(?P<money>us\$|[$€£¥₹])\s*)?"
+    r"(?P<number>(?<![\w.,])[-+]?\d{1,3}(?:,\d{3})+(?:\.\d+)?(?!\d)|(?<![\w.,])[-+]?\d+(?:\.\d+)?|\bhalf\s+an?\b|\ban?\b)"
+    r"(?:\s*(?P<magnitude>k|thousand|m|mn|million|bn|billion)\b\.?)?"
+    r"(?:[\s-]*(?P<unit>%|°?[^\W\d_]+|[$€£¥₹]))?",
+    re.IGNORECASE,
+)
+
+
+@dataclass(frozen=True)
+class Quantity:
+    """
+    A number as it was said.
+
+    :param number: The number, without its magnitude.
+    :param magnitude: "k", "million" and so on; empty if there is none. A lone "m" may also be the unit of length.
+    :param unit: The unit as it was said; empty if there is none.
+    """
+
+    number: float
+    magnitude: str = ""
+    unit: str = ""
+
+    @classmethod
+    def said(cls, match: re.Match[str]) -> "Quantity":
+        """Make the quantity of a match of `QUANTITY`."""
+        number = re.sub(r"\s+", " ", match["number"].casefold()).replace(",", "")
+        value = {"a": 1.0, "an": 1.0, "half a": 0.5, "half an": 0.5}.get(number)
+        unit = match["money"] or match["unit"] or ""
+        return cls(float(number) if value is None else value, (match["magnitude"] or "").casefold(), unit)
+
+    def in_unit(self, unit: str, words: Collection[str] = ()) -> float:
+        """
+        Convert to the unit of a metadata field.
+
+        :param unit: The field's unit, or nothing if it has none.
+        :param words: Further words for the field's unit, such as its names.
+        :returns: The number.
+        :raises ValueError: If the unit is another one that cannot be converted.
+        """
+        value = self.number * _MAGNITUDES.get(self.magnitude, 1.0)
+        wanted = {_singular(word) for word in (unit, *words)}
+        if not self.unit and self.magnitude == "m" and not _currency(unit) and _in_base_units(unit)[1] == "meter":
+            return _converted(self.number, "m", unit)
+        if not self.unit or _singular(self.unit) in wanted or _currency(self.unit) == _currency(unit) != "":
+            return value
+        return _converted(value, self.unit, unit)
+
+
+def parse_quantity(text: str) -> Quantity:
+    """
+    Read a text as one quantity.
+
+    :param text: Such as "1,200", "two hundred", "1.5 hours", "$2k" or "1e-3".
+    :returns: The quantity.
+    :raises ValueError: If it is none.
+    """
+    try:
+        quantity = Quantity(float(text))
+    except ValueError:
+        match = QUANTITY.fullmatch(digits(text.strip()).strip())
+        if not match or match[0].casefold() in ("a", "an"):
+            raise ValueError("it is no number") from None
+        quantity = Quantity.said(match)
+    if not math.isfinite(quantity.number):
+        raise ValueError("it is no finite number")
+    return quantity
+
+
+def digits(text: str) -> str:
+    """
+    Write the numbers in words as digits.
+
+    :param text: A text in English.
+    :returns: The text at the same length: digits are followed by blanks where the words were longer.
+    """
+    tokens = [_Token(match) for match in re.finditer(r"[^\W_]+|[\W_]", text)]
+    for token, following in zip(tokens, tokens[2:], strict=False):
+        following.part = following.part and not (token.text().isdigit() and following.text().casefold() in _MAGNITUDES)
+    for found in reversed(find_numbers(tokens, "en", 1.0)):
+        start, end = tokens[found.start].start, tokens[found.end - 1].end
+        number = f"{found.value:g}" if found.value < 1e6 else f"{found.value:.0f}"
+        if not found.is_ordinal and len(number) <= end - start:
+            text = text[:start] + number.ljust(end - start) + text[end:]
+    return text
+
+
+class _Token:
+    """A word as text_to_num wants it, that knows where it stands."""
+
+    def __init__(self, match: re.Match[str]) -> None:
+        self._text, self.start, self.end, self.part = match.group(), match.start(), match.end(), True
+
+    def text(self) -> str:
+        return self._text
+
+    def nt_separated(self, _: Any) -> bool:
+        return False
+
+    def not_a_number_part(self) -> bool:
+        return not self.part
+
+
+def _singular(word: str) -> str:
+    return word.casefold().removesuffix(".").removesuffix("s")
+
+
+def _currency(word: str) -> str:
+    return _MONEY.get(word.casefold()) or _MONEY.get(_singular(word), "")
+
+
+@cache
+def _registry() -> Any:
+    import pint  # noqa: PLC0415 (takes a second and is seldom needed)
+
+    return pint.UnitRegistry()
+
+
+@cache
+def _in_base_units(unit: str) -> tuple[float, str]:
+    """Express a physical unit in base units, or nothing in none: units like "pages" or "stars" are no physical ones."""
+    try:
+        one, two = (_registry().Quantity(number, _registry().Unit(unit)).to_root_units() for number in (1.0, 2.0))
+    except Exception:  # pint raises whatever Python's tokenizer raises, too
+        return 0.0, ""
+    proportional = abs(two.magnitude - 2 * one.magnitude) < 1e-9 * abs(one.magnitude)
+    return (float(one.magnitude), str(one.units)) if proportional and not one.unitless else (0.0, "")
+
+
+def _converted(value: float, unit: str, wanted: str) -> float:
+    (factor, base), (wanted_factor, wanted_base) = _in_base_units(unit), _in_base_units(wanted)
+    if not base or base != wanted_base:
+        raise ValueError(f"{unit!r} is not {wanted!r}" if wanted else f"the field has no unit, so {unit!r} is unclear")
+    return float(f"{value * factor / wanted_factor:.12g}")
