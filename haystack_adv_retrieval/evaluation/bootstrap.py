@@ -1,6 +1,7 @@
 """Is the difference between two strategies real, or an accident of these questions? A paired bootstrap answers."""
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -78,18 +79,16 @@ def mean_interval(
     :param seed: Seed of the draws.
     :returns: The ends of the interval; infinite if there are fewer than two values.
     """
-    values = np.asarray(values, dtype=float)
     if len(values) < 2:
         return float("-inf"), float("inf")
-    random = np.random.default_rng(seed)
-    # In batches, so that memory does not grow with the number of questions.
-    batch = max(1, 2_000_000 // len(values))
-    means = np.concatenate(
-        [
-            values[random.integers(len(values), size=(min(batch, resamples - start), len(values)))].mean(axis=1)
-            for start in range(0, resamples, batch)
-        ]
-    )
+    means = _draws(len(values), resamples, seed) @ np.asarray(values, dtype=np.float32) / len(values)
     tail = (1 - confidence) / 2
     low, high = np.quantile(means, [tail, 1 - tail])
     return float(low), float(high)
+
+
+@lru_cache(maxsize=2)
+def _draws(number: int, resamples: int, seed: int) -> np.ndarray:
+    """Count how often each value is drawn in each resample; the same for all metrics, so it is kept."""
+    random = np.random.default_rng(seed)
+    return random.multinomial(number, np.full(number, 1 / number), size=resamples).astype(np.float32)

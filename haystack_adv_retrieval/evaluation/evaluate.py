@@ -6,8 +6,15 @@ from time import perf_counter
 
 from haystack import Document, Pipeline, logging
 
-from haystack_adv_retrieval.evaluation import metrics
 from haystack_adv_retrieval.evaluation.judge import Judge
+from haystack_adv_retrieval.evaluation.metrics import (
+    cut,
+    first_relevant,
+    ndcg_of_first,
+    reciprocal_rank,
+    source_scores,
+    span_scores,
+)
 from haystack_adv_retrieval.evaluation.questions import Question
 from haystack_adv_retrieval.evaluation.results import Evaluation, Outcome
 from haystack_adv_retrieval.evaluation.strategies import Answer, PipelineStrategy, Strategy, passage
@@ -90,20 +97,19 @@ def score(
         of 5), `mrr` and `ndcg`.
     """
     passages = [passage(document) for document in documents]
-    cuts = {str(budget): metrics.cut(passages, budget) for budget in budgets} | {f"top{top_k}": passages[:top_k]}
-    scores: dict[str, float] = {}
-    for place, shown in cuts.items():
-        match = (
-            metrics.span_scores(question.spans, shown)
-            if question.spans
-            else metrics.source_scores(question.sources, shown)
-        )
-        scores |= {f"{metric}@{place}": value for metric, value in match._asdict().items()}
-    rank = metrics.first_relevant(question.spans, question.sources, passages)
-    return scores | {
+    cuts = {str(budget): cut(passages, budget) for budget in budgets} | {f"top{top_k}": passages[:top_k]}
+    matches = {
+        place: span_scores(question.spans, shown) if question.spans else source_scores(question.sources, shown)
+        for place, shown in cuts.items()
+    }
+    rank = first_relevant(question.spans, question.sources, passages)
+    return {
+        **{f"recall@{place}": match.recall for place, match in matches.items()},
         f"hit@top{top_k}": float(rank is not None and rank <= top_k),
-        "mrr": metrics.reciprocal_rank(rank),
-        "ndcg": metrics.ndcg_of_first(rank),
+        "mrr": reciprocal_rank(rank),
+        "ndcg": ndcg_of_first(rank),
+        **{f"precision@{place}": match.precision for place, match in matches.items()},
+        **{f"iou@{place}": match.iou for place, match in matches.items()},
     }
 
 

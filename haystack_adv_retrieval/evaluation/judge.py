@@ -8,6 +8,8 @@ from haystack.components.generators.chat.types import ChatGenerator
 
 from haystack_adv_retrieval.evaluation.strategies import Answer
 
+TRIAD = ("context_relevance", "groundedness", "answer_relevance")
+
 _ANSWERS: dict[str, Any] = {
     "instructions": (
         "Judge whether the reply answers the question, regardless of whether it is true. The score is 1 if it answers "
@@ -66,7 +68,7 @@ class Judge:
         scores: list[dict[str, float]] = [{} for _ in answers]
         contexts = [[document.content or "" for document in answer.documents] for answer in answers]
         relevance = self._context_relevance.run(questions=list(questions), contexts=contexts)
-        _add("context_relevance", scores, relevance["individual_scores"])
+        _add(TRIAD[0], scores, relevance["individual_scores"])
         replied = [number for number, answer in enumerate(answers) if answer.reply is not None]
         if replied:
             asked = [questions[number] for number in replied]
@@ -74,9 +76,9 @@ class Judge:
             shown = [contexts[number] for number in replied]
             chosen = [scores[number] for number in replied]
             grounded = self._groundedness.run(questions=asked, contexts=shown, predicted_answers=replies)
-            _add("groundedness", chosen, grounded["individual_scores"])
+            _add(TRIAD[1], chosen, grounded["individual_scores"])
             answered = self._answer_relevance.run(questions=asked, predicted_answers=replies)
-            _add("answer_relevance", chosen, [verdict and verdict["score"] for verdict in answered["results"]])
+            _add(TRIAD[2], chosen, [verdict and verdict["score"] for verdict in answered["results"]])
         return scores
 
 
