@@ -10,10 +10,18 @@ from typing import TYPE_CHECKING, Any
 
 _MODULES = {
     "HierarchicalSplitter": "components.hierarchical_splitter",
+    "ParentExpander": "components.parent_expander",
+    "SentenceWindowExpander": "components.sentence_window_expander",
+    "AutoMerger": "components.auto_merger",
 }
 
 if TYPE_CHECKING:
+    from haystack_adv_retrieval.components.auto_merger import AutoMerger as AutoMerger
     from haystack_adv_retrieval.components.hierarchical_splitter import HierarchicalSplitter as HierarchicalSplitter
+    from haystack_adv_retrieval.components.parent_expander import ParentExpander as ParentExpander
+    from haystack_adv_retrieval.components.sentence_window_expander import (
+        SentenceWindowExpander as SentenceWindowExpander,
+    )
 
 __all__ = list(_MODULES)
 

@@ -35,12 +35,13 @@ LEVEL_COUNTS = "level_counts"  # how many chunks each level has, coarse to fine,
 MATCHED_SPANS = "matched_spans"  # [[start, end, score], ...]: the hits behind a result
 KEPT_SPANS = "kept_spans"  # [[start, end], ...]: what compression kept of the source
 EXPANDED_FROM = "expanded_from"  # ids of the hits that a result replaces
+PART_IDS = "part_ids"  # ids of the stored chunks that a fused span was cut out of
 INITIAL_RANK, RANK = "initial_rank", "rank"  # position before and after reranking, from 1
 MISSING = "missing"  # ids of chunks that a pattern looked for and that the store does not hold
 
 HEADING_SEPARATOR = " > "
 
-RESULT_KEYS = frozenset({MATCHED_SPANS, KEPT_SPANS, EXPANDED_FROM, INITIAL_RANK, RANK, MISSING})
+RESULT_KEYS = frozenset({MATCHED_SPANS, KEPT_SPANS, EXPANDED_FROM, INITIAL_RANK, RANK, MISSING, PART_IDS})
 CHUNK_KEYS = frozenset(
     {UNIT, NAMESPACE, SOURCE_ID, SOURCE_VERSION, LEVEL, SPLIT_ID, START, END, PARENT_ID, PARENT_START, PARENT_END}
     | {PAGE, HEADINGS, TABLE_HEADER, LEAF_LEVEL, LEAF_START, LEAF_END, LEAF_COUNT, LEVEL_COUNTS}
@@ -79,6 +80,12 @@ def leaf_range(meta: Mapping[str, Any]) -> range | None:
     """Read the ordinals of the leaves that a chunk or a result consists of, or None outside of the data contract."""
     start, end = meta.get(LEAF_START), meta.get(LEAF_END)
     return range(start, end) if isinstance(start, int) and isinstance(end, int) else None
+
+
+def is_slice(meta: Mapping[str, Any], content: str | None) -> bool:
+    """Tell whether a document is an exact slice of its source that the data contract describes."""
+    span = span_of(meta)
+    return LEAF_COUNT in meta and span is not None and len(content or "") == span.length
 
 
 def leaf_ids(meta: Mapping[str, Any], ordinals: Iterable[int]) -> list[str]:

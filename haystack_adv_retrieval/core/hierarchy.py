@@ -36,7 +36,11 @@ class Hierarchy:
         self._ruler = ruler
         self._language = language
         self._starts = [block.span.start for block in blocks]
-        self._paragraphs = [block.span.start for block in blocks if block.kind != "item"]
+        self._paragraphs = [  # a heading stays with what follows it, and an item with its list
+            block.span.start
+            for previous, block in itertools.pairwise([None, *blocks])
+            if block.kind != "item" and (previous is None or previous.kind != "heading")
+        ]
         self._sections = [  # headings that follow something else than a heading
             block.span.start
             for previous, block in itertools.pairwise(blocks)
