@@ -38,8 +38,8 @@ class Hierarchy:
         self._starts = [block.span.start for block in blocks]
         self._paragraphs = [  # a heading stays with what follows it, and an item with its list
             block.span.start
-            for previous, block in itertools.pairwise([None, *blocks])
-            if block.kind != "item" and (previous is None or previous.kind != "heading")
+            for index, block in enumerate(blocks)
+            if block.kind != "item" and (index == 0 or blocks[index - 1].kind != "heading")
         ]
         self._sections = [  # headings that follow something else than a heading
             block.span.start
