@@ -30,6 +30,14 @@ LEAF_LEVEL, LEAF_START, LEAF_END, LEAF_COUNT = "leaf_level", "leaf_start", "leaf
 
 # Stored on the source record alone.
 LEVEL_COUNTS = "level_counts"  # how many chunks each level has, coarse to fine, joined by ","
+SUMMARY_COUNT = "summary_count"  # how many summaries the source has; absent where none were made
+EMBEDDING_MODEL = "embedding_model"  # name of the model behind the embeddings; absent while they are being replaced
+EMBEDDING_DIM = "embedding_dim"  # dimension of the embeddings; absent where the source has none
+EMBEDDING_TEXT = "embedding_text"  # hash of how content and metadata are joined to the text that is embedded
+INDEXED_AT = "indexed_at"  # when the record was written: UTC, ISO 8601
+# True while the source is written or deleted, so that there may be chunks of other versions. A record without a version
+# says that none is whole: the source is new, or about to go.
+PENDING = "index_pending"
 
 # Put on results only, never stored.
 MATCHED_SPANS = "matched_spans"  # [[start, end, score], ...]: the hits behind a result
@@ -62,6 +70,30 @@ def source_record_id(source_id: str) -> str:
 def chunk_id(source_id: str, source_version: str, level: int, split_id: int) -> str:
     """Compute the id of a chunk from its address."""
     return digest(source_id, source_version, level, split_id)
+
+
+def summary_id(section_id: str) -> str:
+    """Compute the id of the summary of a chunk. Its `level` and `split_id` are those of the chunk."""
+    return digest(section_id, "summary")
+
+
+def version_ids(record: Mapping[str, Any]) -> list[str]:
+    """
+    Compute the ids of all that belongs to a version of a source.
+
+    :param record: Metadata of the source record.
+    :returns: The ids of its summaries (as many as there can be), leaves and blocks, so that deleting in this order
+        never leaves a chunk without its parent. Empty if the record names no version.
+    """
+    if SOURCE_VERSION not in record:
+        return []
+    counts = [1, *map(int, record[LEVEL_COUNTS].split(","))]
+    levels = [
+        [chunk_id(record[SOURCE_ID], record[SOURCE_VERSION], level, ordinal) for ordinal in range(count)]
+        for level, count in enumerate(counts)
+    ]
+    sections = [section for level in levels[:-1] for section in level] if SUMMARY_COUNT in record else []
+    return [*map(summary_id, sections), *(chunk for level in reversed(levels[1:]) for chunk in level)]
 
 
 def span_of(meta: Mapping[str, Any]) -> Span | None:
