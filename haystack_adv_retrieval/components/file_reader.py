@@ -1,0 +1,140 @@
+import asyncio
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from haystack import Document, component
+from haystack.dataclasses import ByteStream
+
+from haystack_adv_retrieval.core import chunks
+
+
+@component
+class FileReader:
+    """
+    Reads files into documents, each with its path as its stable identity.
+
+    Markdown and plain text are read as they are, so headings, fences and line breaks stay where they were; PDF, DOCX
+    and HTML go through Haystack's own converters (the extra `files`), tables and headings of the last two as Markdown.
+    A file that cannot be read is reported, and the others are read.
+
+    ### Usage example
+    ```python
+    from haystack.dataclasses import ByteStream
+    from haystack_adv_retrieval import FileReader
+
+    file = ByteStream.from_string("# Refunds\\nRefunds take 14 days.", meta={"file_path": "refunds.md"})
+    print(FileReader().run(sources=[file])["documents"][0].meta["source_id"])
+    ```
+    """
+
+    def __init__(self, encoding: str = "utf-8-sig") -> None:
+        """
+        Create a FileReader.
+
+        :param encoding: Encoding of text files. The default is UTF-8, with or without a byte order mark.
+        """
+        self.encoding = encoding
+
+    @component.output_types(documents=list[Document], failed=list[dict[str, str]])
+    def run(
+        self,
+        sources: list[str | Path | ByteStream],
+        meta: dict[str, Any] | list[dict[str, Any]] | None = None,
+    ) -> dict[str, Any]:
+        """
+        Read files.
+
+        :param sources: Paths, or streams whose metadata holds a `file_path` (or a `source_id`).
+        :param meta: Metadata for all documents, or a dictionary per source.
+        :returns: `documents`: one per file that could be read, with `meta["source_id"]` (an absolute path, or what the
+            stream says) and `meta["file_path"]`; `failed`: `{"source": ..., "reason": ...}` of the others.
+        :raises ValueError: If `meta` is a list of another length than `sources`.
+        """
+        metas = meta if isinstance(meta, list) else [meta or {}] * len(sources)
+        if len(metas) != len(sources):
+            raise ValueError(f"meta must hold a dictionary per source ({len(sources)}), got {len(metas)}")
+        documents: list[Document] = []
+        failed: list[dict[str, str]] = []
+        for source, extra in zip(sources, metas, strict=True):
+            name = _name(source)
+            try:
+                content = self._read(source, Path(name).suffix.lower())
+            except Exception as error:
+                failed.append({"source": name, "reason": str(error) or type(error).__name__})
+                continue
+            own = source.meta if isinstance(source, ByteStream) else {}
+            identity = {chunks.SOURCE_ID: name, "file_path": name}
+            documents.append(Document(content=content, meta=identity | own | extra))
+        return {"documents": documents, "failed": failed}
+
+    @component.output_types(documents=list[Document], failed=list[dict[str, str]])
+    async def run_async(
+        self,
+        sources: list[str | Path | ByteStream],
+        meta: dict[str, Any] | list[dict[str, Any]] | None = None,
+    ) -> dict[str, Any]:
+        """
+        Read files in a thread, so that the event loop goes on.
+
+        :param sources: As in `run`.
+        :param meta: As in `run`.
+        :returns: As `run`.
+        :raises ValueError: As `run`.
+        """
+        return await asyncio.to_thread(self.run, sources, meta)
+
+    def _read(self, source: str | Path | ByteStream, suffix: str) -> str:
+        if suffix not in SUFFIXES:
+            raise ValueError(f"files of type {suffix or 'unknown'!r} are not supported, only {', '.join(SUFFIXES)}")
+        stream = source if isinstance(source, ByteStream) else ByteStream(data=Path(source).read_bytes())
+        make_converter = SUFFIXES[suffix]
+        if make_converter is None:
+            return stream.data.decode(self.encoding)
+        documents = make_converter().run(sources=[stream])["documents"] if stream.data else []
+        if not documents:
+            raise ValueError(f"no text could be read from this {suffix} file")
+        return documents[0].content or ""
+
+
+def _name(source: str | Path | ByteStream) -> str:
+    if not isinstance(source, ByteStream):
+        return Path(source).resolve().as_posix()
+    name = source.meta.get(chunks.SOURCE_ID) or source.meta.get("file_path") or source.meta.get("file_name")
+    return str(name or "unnamed")
+
+
+@cache
+def _pdf() -> Any:
+    from haystack.components.converters import PyPDFToDocument  # noqa: PLC0415 (optional)
+
+    return PyPDFToDocument()
+
+
+@cache
+def _docx() -> Any:
+    from haystack.components.converters import DOCXToDocument  # noqa: PLC0415 (optional)
+
+    return DOCXToDocument(table_format="markdown")
+
+
+@cache
+def _html() -> Any:
+    from haystack.components.converters import HTMLToDocument  # noqa: PLC0415 (optional)
+
+    return HTMLToDocument(extraction_kwargs={"output_format": "markdown", "include_tables": True})
+
+
+# What can be read, by suffix; None is text that stays as it is.
+SUFFIXES: dict[str, Callable[[], Any] | None] = {
+    ".md": None,
+    ".markdown": None,
+    ".txt": None,
+    ".text": None,
+    ".rst": None,
+    ".pdf": _pdf,
+    ".docx": _docx,
+    ".html": _html,
+    ".htm": _html,
+}

@@ -1,0 +1,107 @@
+"""Loading the package's YAML pipelines, and your own, with settings changed and stores shared."""
+
+import json
+from collections.abc import Mapping
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import yaml
+from haystack import Pipeline
+from haystack.core.serialization import DeserializationCallbacks, component_to_dict
+
+_STORES: dict[str, Any] = {}
+_EMBEDDERS = ("QueryEmbedder", "LeafEmbedder")
+
+
+def pipeline_path(name: str | Path) -> Path:
+    """
+    Find a pipeline file.
+
+    :param name: Path of a YAML file, or the name of one that comes with the package, such as `"parent"`.
+    :returns: Its path.
+    :raises FileNotFoundError: If there is no such file, with the names that there are.
+    """
+    path = Path(name)
+    if path.suffix in {".yml", ".yaml"} and path.is_file():
+        return path
+    folder = pipelines_folder()
+    if (known := folder / f"{name}.yml").is_file():
+        return known
+    names = ", ".join(sorted(file.stem for file in folder.glob("*.yml")))
+    raise FileNotFoundError(f"There is no pipeline {str(name)!r}. Give the path of a YAML file, or one of: {names}")
+
+
+def pipelines_folder() -> Path:
+    """Find the folder of the pipelines that come with the package."""
+    package = Path(str(files("haystack_adv_retrieval")))
+    installed = package / "_pipelines"
+    return installed if installed.is_dir() else package.parent / "pipelines"
+
+
+def load_pipeline(
+    name: str | Path,
+    *,
+    index: str | Path | None = None,
+    embedding_model: str | None = None,
+    overrides: Mapping[str, Any] | None = None,
+) -> Pipeline:
+    """
+    Load a pipeline, with settings changed on the way.
+
+    Stores with the same settings become one instance in this process, whichever pipelines they are in, so a store that
+    can be opened only once can still be written by one pipeline and read by another.
+
+    :param name: Path of a YAML file, or the name of one that comes with the package, such as `"parent"`.
+    :param index: Folder of the embedded index, instead of the one named in the file or in `ADV_RETRIEVAL_INDEX`.
+    :param embedding_model: Name or folder of the embedding model.
+    :param overrides: Values of init parameters by `"component.parameter"`, e.g. `{"splitter.block_sizes": [600, 80]}`;
+        dots go on into nested parameters.
+    :returns: The pipeline.
+    :raises FileNotFoundError: If there is no such file.
+    :raises ValueError: If an override names no component of the pipeline.
+    """
+    data = yaml.safe_load(pipeline_path(name).read_text(encoding="utf-8"))
+    components = data["components"]
+    for key, value in (overrides or {}).items():
+        component_name, _, parameter = key.partition(".")
+        if component_name not in components or not parameter:
+            raise ValueError(
+                f"overrides has {key!r}, but the pipeline {str(name)!r} has the components {', '.join(components)}"
+            )
+        _set(components[component_name].setdefault("init_parameters", {}), parameter, value)
+    for description in components.values():
+        parameters = description.setdefault("init_parameters", {})
+        if embedding_model and description["type"].endswith(_EMBEDDERS):
+            parameters["model"] = embedding_model
+        if index:
+            _set_index(parameters, str(index))
+    return Pipeline.loads(
+        yaml.safe_dump(data, sort_keys=False),
+        allowed_modules=["haystack_adv_retrieval"],
+        callbacks=DeserializationCallbacks(component_pre_init=_share_stores),
+    )
+
+
+def _set(parameters: dict[str, Any], path: str, value: Any) -> None:
+    *parents, last = path.split(".")
+    for parent in parents:
+        parameters = parameters.setdefault(parent, {})
+    parameters[last] = value
+
+
+def _set_index(parameters: dict[str, Any], folder: str) -> None:
+    """Point every embedded store among the parameters, at any depth, to a folder."""
+    for value in parameters.values():
+        if isinstance(value, dict):
+            if str(value.get("type", "")).endswith(".QdrantEdgeDocumentStore"):
+                value.setdefault("init_parameters", {})["path"] = folder
+            else:
+                _set_index(value, folder)
+
+
+def _share_stores(_name: str, _component: type, parameters: dict[str, Any]) -> None:
+    store = parameters.get("document_store")
+    if store is not None and hasattr(store, "to_dict"):
+        key = json.dumps(component_to_dict(store, "document_store"), sort_keys=True, default=str)
+        parameters["document_store"] = _STORES.setdefault(key, store)
