@@ -97,13 +97,15 @@ def _weekday(said: _Groups, today: date) -> Period:
     return Period.around(today - timedelta((today.weekday() - _WEEKDAYS[said["weekday"]]) % 7 or 7))
 
 
+# Not a part of a longer number or date, but perhaps one end of "2025-2027".
+_ALONE = r"(?<![\w.,/])(?:(?<!\d-)|(?<=\b\d{4}-))", r"(?![\w/]|[.,]\d|-\d(?!\d{3}\b))"
 _UNIT = rf"(?P<unit>{'|'.join(_STEP)})"
 _YEAR = r"(?P<y>[12]\d{3})"
 _MONTH = rf"(?P<month>{'|'.join(sorted(_MONTHS, key=len, reverse=True))})\b\.?"
 _TH = r"(?:st|nd|rd|th)?"
 # How a period is written, and what it means; a form stands before those that match a part of it.
 _FORMS: list[tuple[re.Pattern[str], Callable[[_Groups, date], Period]]] = [
-    (re.compile(rf"(?<![\w.,/-])(?:the )?{form}(?![\w/]|[.,-]\d)".replace(" ", r"\s+"), re.IGNORECASE), read)
+    (re.compile(rf"{_ALONE[0]}(?:the )?{form}{_ALONE[1]}".replace(" ", r"\s+"), re.IGNORECASE), read)
     for form, read in (
         (
             r"(?P<y>\d{4})[-/](?P<m>\d\d?)[-/](?P<d>\d\d?)(?:[T\s]\d\d:\d\d\S*)?",
@@ -143,6 +145,26 @@ _FORMS: list[tuple[re.Pattern[str], Callable[[_Groups, date], Period]]] = [
         ),
     )
 ]
+
+
+def is_calendar_unit(unit: str) -> bool:
+    """Tell whether a word is "day", "week", "month", "quarter", "year" or "decade", perhaps in the plural."""
+    return unit.casefold().removesuffix("s") in _STEP
+
+
+def time_ago(number: float, unit: str, today: date) -> Period:
+    """
+    Find the day that was some time ago.
+
+    :param number: How many units.
+    :param unit: Of which kind.
+    :param today: The day to count from.
+    :returns: That day.
+    :raises ValueError: If the unit is no calendar unit.
+    """
+    if not is_calendar_unit(unit) or number != int(number):
+        raise ValueError(f"{number:g} {unit} are no whole days, weeks, months or years")
+    return Period.around(today - int(number) * _STEP[unit.casefold().removesuffix("s")])
 
 
 def find_periods(text: str, today: date) -> Iterator[tuple[int, int, Period]]:

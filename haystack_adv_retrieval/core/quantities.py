@@ -20,6 +20,8 @@ _CURRENCIES = {
 }
 _MONEY = {word.casefold(): code for code, words in _CURRENCIES.items() for word in (code, *words)}
 
+FILLER = "\x1f"  # white space that texts do not hold
+
 # A number, perhaps with a sign of money before it, a magnitude and one word of unit behind it.
 QUANTITY = re.compile(
     r"(?:(?P<money>us\$|[$€£¥₹])\s*)?"
@@ -95,7 +97,7 @@ def digits(text: str) -> str:
     Write the numbers in words as digits.
 
     :param text: A text in English.
-    :returns: The text at the same length: digits are followed by blanks where the words were longer.
+    :returns: The text at the same length: `FILLER` follows the digits where the words were longer.
     """
     tokens = [_Token(match) for match in re.finditer(r"[^\W_]+|[\W_]", text)]
     for token, following in zip(tokens, tokens[2:], strict=False):
@@ -104,7 +106,7 @@ def digits(text: str) -> str:
         start, end = tokens[found.start].start, tokens[found.end - 1].end
         number = f"{found.value:g}" if found.value < 1e6 else f"{found.value:.0f}"
         if not found.is_ordinal and len(number) <= end - start:
-            text = text[:start] + number.ljust(end - start) + text[end:]
+            text = text[:start] + number.ljust(end - start, FILLER) + text[end:]
     return text
 
 
