@@ -4,10 +4,9 @@ import asyncio
 import os
 import sys
 import weakref
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from dataclasses import replace
 from functools import wraps
-from itertools import takewhile
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import qdrant_edge as engine
@@ -18,11 +17,18 @@ from haystack.document_stores.types import DuplicatePolicy
 from haystack.errors import FilterError
 from haystack.utils.filters import document_matches_filter
 
-from haystack_adv_retrieval.document_stores.qdrant_edge_filters import EVERYTHING, NotNative, leading, native, point_id
-from haystack_adv_retrieval.document_stores.qdrant_edge_points import STORED, to_document, to_point
+from haystack_adv_retrieval.document_stores.qdrant_edge_filters import (
+    EVERYTHING,
+    NotNativeError,
+    narrow,
+    point_id,
+    translate,
+)
+from haystack_adv_retrieval.document_stores.qdrant_edge_points import ORDER, STORED, searchable, to_document, to_point
 from haystack_adv_retrieval.document_stores.qdrant_edge_shards import (
     CONTENT,
     DENSE,
+    LANGUAGES,
     SIMILARITIES,
     SharedShard,
     Similarity,
@@ -31,7 +37,7 @@ from haystack_adv_retrieval.document_stores.qdrant_edge_shards import (
 
 logger = logging.getLogger(__name__)
 
-BATCH_SIZE = 500
+BATCH_SIZE = 500  # points an update
 RRF_K = 60
 
 P = ParamSpec("P")
@@ -40,11 +46,11 @@ R = TypeVar("R")
 
 def _in_thread(
     method: Callable[Concatenate["QdrantEdgeDocumentStore", P], R],
-) -> Callable[Concatenate["QdrantEdgeDocumentStore", P], Awaitable[R]]:
-    """Make the async twin of a method: the same in a thread, as the engine releases the interpreter while it works."""
+) -> Callable[Concatenate["QdrantEdgeDocumentStore", P], Coroutine[Any, Any, R]]:
+    """Make the async twin of a method: the same, in a thread; the engine lets others run while it works."""
 
     @wraps(method)
-    async def twin(self: "QdrantEdgeDocumentStore", *args: P.args, **kwargs: P.kwargs) -> R:
+    async def twin(self: "QdrantEdgeDocumentStore", /, *args: P.args, **kwargs: P.kwargs) -> R:
         return await asyncio.to_thread(method, self, *args, **kwargs)
 
     return twin
@@ -71,7 +77,12 @@ class QdrantEdgeDocumentStore:
     """
 
     def __init__(
-        self, path: str | None = None, *, embedding_dim: int | None = None, similarity: Similarity = "cosine"
+        self,
+        path: str | None = None,
+        *,
+        embedding_dim: int | None = None,
+        similarity: Similarity = "cosine",
+        language: str | None = "en",
     ) -> None:
         """
         Create the store; the folder is opened, and made if missing, when it is first used.
@@ -79,22 +90,34 @@ class QdrantEdgeDocumentStore:
         :param path: The folder. None: the environment variable `ADV_RETRIEVAL_INDEX`, else `./index`, looked up when
             the folder is opened, so that one configuration serves any folder.
         :param embedding_dim: Dimension of the embeddings. None: that of the folder, or of the first embedding written.
-        :param similarity: How embeddings are compared: "cosine", "dot_product" or "euclidean". Fixed by the first use.
+        :param similarity: How embeddings are compared: "cosine", "dot_product" or "euclidean"; the same for all stores
+            of a folder.
+        :param language: Language of the texts in a new folder, for BM25's stemming and stop words: an ISO 639-1 code of
+            `LANGUAGES`, or None for neither. A folder keeps the language that it was made with.
         :raises ValueError: If a parameter is out of range.
         """
         if embedding_dim is not None and embedding_dim < 1:
             raise ValueError(f"embedding_dim must be at least 1, got {embedding_dim}")
         if similarity not in SIMILARITIES:
             raise ValueError(f"similarity must be one of {list(SIMILARITIES)}, got {similarity!r}")
+        if language is not None and language not in LANGUAGES:
+            raise ValueError(f"language must be None or one of {list(LANGUAGES)}, got {language!r}")
         self.path = path
         self.embedding_dim = embedding_dim
         self.similarity = similarity
+        self.language = language
         self._opened: SharedShard | None = None
         self._release: weakref.finalize[..., Any] | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Serialize the store's parameters."""
-        return default_to_dict(self, path=self.path, embedding_dim=self.embedding_dim, similarity=self.similarity)
+        return default_to_dict(
+            self,
+            path=self.path,
+            embedding_dim=self.embedding_dim,
+            similarity=self.similarity,
+            language=self.language,
+        )
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> "QdrantEdgeDocumentStore":
@@ -110,10 +133,12 @@ class QdrantEdgeDocumentStore:
     def _shard(self) -> SharedShard:
         shard = self._opened
         if shard is None or shard.process != os.getpid():
-            shard = acquire(self.path or os.environ.get("ADV_RETRIEVAL_INDEX") or "./index")
+            shard = acquire(self.path or os.environ.get("ADV_RETRIEVAL_INDEX") or "./index", self.language)
             try:
-                shard.check(self.embedding_dim, self.similarity)
-            except BaseException:
+                shard.check(similarity=self.similarity)
+                if self.embedding_dim is not None:
+                    shard.check(embedding_dim=self.embedding_dim)
+            except ValueError:
                 shard.release()
                 raise
             self._opened = shard
@@ -121,7 +146,7 @@ class QdrantEdgeDocumentStore:
         return shard
 
     def close(self) -> None:
-        """Give the folder back; the last store of the process that had it open closes it. Using the store reopens it."""
+        """Give the folder back: it closes with the last store of the process that uses it, and reopens on demand."""
         if self._release:
             self._release()
         self._opened = self._release = None
@@ -153,8 +178,8 @@ class QdrantEdgeDocumentStore:
         :returns: The documents in the order of the ids; unknown ids are skipped.
         """
         points = list(map(point_id, ids))
-        records = self._shard.engine.retrieve(list(dict.fromkeys(points)), STORED, return_embedding)
-        found = {document.id: document for _, document in map(to_document, records)}
+        records = self._shard.engine.retrieve([*dict.fromkeys(points)], STORED, return_embedding)
+        found = {document.id: document for document in map(to_document, records)}
         return [found[document_id] for document_id in ids if document_id in found]
 
     def write_documents(self, documents: list[Document], policy: DuplicatePolicy = DuplicatePolicy.NONE) -> int:
@@ -162,8 +187,8 @@ class QdrantEdgeDocumentStore:
         Write documents, in the given order; they survive the process as soon as this returns.
 
         :param documents: The documents.
-        :param policy: What to do with an id that is in the store, or earlier in the list: FAIL (also NONE) raises before
-            anything is written, SKIP keeps the one that is there, OVERWRITE the new one.
+        :param policy: What to do about an id that is in the store, or earlier in the list: FAIL and NONE raise before
+            anything is written, SKIP keeps the document that is there, OVERWRITE the new one.
         :returns: How many documents were written.
         :raises DuplicateDocumentError: If the policy is FAIL or NONE and there is a duplicate.
         :raises ValueError: If it is not a list of documents, or an embedding is not of the store's dimension.
@@ -185,7 +210,7 @@ class QdrantEdgeDocumentStore:
         """
         shard = self._shard
         with shard.write_lock:
-            shard.engine.update(engine.UpdateOperation.delete_points(list(map(point_id, document_ids))))
+            shard.update(engine.UpdateOperation.delete_points([*map(point_id, document_ids)]), len(document_ids))
 
     def delete_by_filter(self, filters: dict[str, Any]) -> int:
         """
@@ -289,11 +314,12 @@ class QdrantEdgeDocumentStore:
         :param query_embedding: The embedding.
         :param filters: A Haystack filter.
         :param top_k: How many documents to return at most.
-        :param candidates: How many documents each of the two searches adds to the fusion. None: 100, at least `top_k`.
+        :param candidates: How many documents each of the two searches adds to the fusion; None: 100. At least `top_k`.
         :param return_embedding: Whether the documents carry their embeddings.
-        :returns: The best documents first. Their score is BM25's, the similarity (for "euclidean": the distance, less is
-            better), or for both the sum of 1 / (60 + position) over the two searches, positions from 0.
-        :raises ValueError: If neither a text nor an embedding is given, or the embedding is not of the store's dimension.
+        :returns: The best documents first. Their score is BM25's, the similarity (of "euclidean" the distance, where
+            less is better), or of the fusion the sum of 1 / (60 + position), with positions from 0.
+        :raises ValueError: If neither text nor embedding is given, or the embedding has another dimension than those of
+            the store, or `top_k` is less than 1.
         """
         if query is None and query_embedding is None:
             raise ValueError("query or query_embedding must be given")
@@ -302,27 +328,20 @@ class QdrantEdgeDocumentStore:
         shard = self._shard
         searches: list[Any] = []
         if query is not None:
-            searches.append(engine.TextQuery(CONTENT, query.encode("utf-8", "replace").decode()))
-        if query_embedding is not None and shard.fits(len(query_embedding)):
+            searches.append(engine.TextQuery(CONTENT, searchable(query)))
+        if query_embedding is not None and shard.embedding_dim is not None:
+            shard.check(embedding_dim=len(query_embedding))
             searches.append(engine.Query.Nearest([float(number) for number in query_embedding], using=DENSE))
-        if not searches:
+        if not searches:  # there are no embeddings yet
             return []
         matching = self._native(filters)
-        if len(searches) == 1:
-            request = engine.QueryRequest(
-                top_k, query=searches[0], filter=matching, with_payload=STORED, with_vector=return_embedding
-            )
-        else:
+        ranking: dict[str, Any] = {"query": searches[0], "filter": matching}
+        if len(searches) > 1:
             depth = max(candidates or 100, top_k)
-            request = engine.QueryRequest(
-                top_k,
-                query=engine.Fusion.Rrf(RRF_K),
-                prefetches=[engine.Prefetch(depth, query=search, filter=matching) for search in searches],
-                with_payload=STORED,
-                with_vector=return_embedding,
-            )
-        hits = shard.engine.query(request)
-        return [replace(to_document(hit)[1], score=hit.score) for hit in hits]
+            prefetches = [engine.Prefetch(depth, query=search, filter=matching) for search in searches]
+            ranking = {"query": engine.Fusion.Rrf(RRF_K), "prefetches": prefetches}
+        request = engine.QueryRequest(top_k, **ranking, with_payload=STORED, with_vector=return_embedding)
+        return list(map(to_document, shard.engine.query(request)))
 
     def optimize(self) -> bool:
         """
@@ -353,55 +372,37 @@ class QdrantEdgeDocumentStore:
     close_async = _in_thread(close)
 
     def _native(self, filters: dict[str, Any] | None) -> engine.Filter:
-        """Translate a filter, or find the ids of the documents that match it where the engine cannot express it."""
+        """Translate a filter, or name the documents that match it where the engine cannot express it."""
         if not filters:
             return EVERYTHING
         if "operator" not in filters and "conditions" not in filters:
             raise ValueError(f"Invalid filter syntax in {filters}")
-        translate = self._translate
+        shard = self._shard
         try:
-            return translate(filters)
-        except NotNative:
-            pass
-
-        def translated(condition: dict[str, Any]) -> engine.Filter | None:
-            try:
-                return translate(condition)
-            except NotNative:
-                return None
-
-        # Haystack evaluates an AND from the left, and may raise at the first document that gets to a condition.
-        before = takewhile(lambda part: part is not None, map(translated, leading(filters)))
-        candidates = self._scroll(engine.Filter(must=list(before)), return_embedding=True)
+            return translate(filters, shard)
+        except NotNativeError:
+            candidates = self._scroll(narrow(filters, shard))
         try:
-            matching = {point_id(document.id) for document in candidates if document_matches_filter(filters, document)}
+            matching: set[Any] = {point_id(found.id) for found in candidates if document_matches_filter(filters, found)}
         except TypeError as error:
-            raise FilterError(f"Cannot compare the values of a document with {filters}") from error
+            raise FilterError(f"Cannot compare the values of a document as {filters} asks") from error
         return engine.Filter(must=[engine.HasIdCondition(matching)])
 
-    def _translate(self, filters: dict[str, Any]) -> engine.Filter:
-        shard = self._shard
-        return native(
-            filters,
-            exists=lambda some: shard.engine.count(engine.CountRequest(filter=some)) > 0,
-            index_range=shard.index_range,
-        )
-
-    def _scroll(self, matching: engine.Filter, return_embedding: bool = True) -> list[Document]:
+    def _scroll(self, matching: engine.Filter, *, return_embedding: bool = True) -> list[Document]:
         request = engine.ScrollRequest(
             limit=sys.maxsize, filter=matching, with_payload=STORED, with_vector=return_embedding
         )
         records, _ = self._shard.engine.scroll(request)
-        return [document for _, document in sorted(map(to_document, records), key=lambda pair: pair[0])]
+        return list(map(to_document, sorted(records, key=lambda record: (record.payload or {})[ORDER])))
 
     def _without_duplicates(self, documents: list[Document], policy: DuplicatePolicy) -> list[Document]:
-        points = list({point_id(document.id) for document in documents})
-        records = self._shard.engine.retrieve(points, STORED, False)
-        seen = {to_document(record)[1].id for record in records}
+        points: list[Any] = [*{point_id(document.id) for document in documents}]
+        seen = {str(record.id).replace("-", "") for record in self._shard.engine.retrieve(points, False, False)}
         kept = []
         for document in documents:
-            if document.id not in seen:
-                seen.add(document.id)
+            point = point_id(document.id)
+            if point not in seen:
+                seen.add(point)
                 kept.append(document)
             elif policy == DuplicatePolicy.SKIP:
                 logger.warning("ID '{document_id}' already exists", document_id=document.id)
@@ -411,23 +412,27 @@ class QdrantEdgeDocumentStore:
 
     def _upsert(self, documents: list[Document]) -> None:
         shard = self._shard
-        for dimension in {len(document.embedding) for document in documents if document.embedding is not None}:
-            shard.fix_dimension(dimension, self.similarity)
-        points = [to_point(document, next(shard.order), self.similarity == "cosine") for document in documents]
+        normalized = self.similarity == "cosine"
+        points = [to_point(document, next(shard.order), normalized=normalized) for document in documents]
+        dimensions = {len(document.embedding) for document in documents if document.embedding is not None}
+        if len(dimensions) > 1:
+            raise ValueError(f"Embeddings must have one dimension, got {sorted(dimensions)}")
+        for dimension in dimensions:
+            shard.add_embeddings(dimension, self.similarity)
         for start in range(0, len(points), BATCH_SIZE):
-            shard.engine.update(engine.UpdateOperation.upsert_points(points[start : start + BATCH_SIZE]))
+            batch = points[start : start + BATCH_SIZE]
+            shard.update(engine.UpdateOperation.upsert_points(batch), len(batch))
 
     def _delete(self, filters: dict[str, Any] | None) -> int:
         shard = self._shard
         with shard.write_lock:
             matching = self._native(filters)
             count = shard.engine.count(engine.CountRequest(filter=matching))
-            if count:
-                shard.engine.update(engine.UpdateOperation.delete_points_by_filter(matching))
+            shard.update(engine.UpdateOperation.delete_points_by_filter(matching), count)
         return count
 
     def _in_memory(self, filters: dict[str, Any] | None = None) -> InMemoryDocumentStore:
-        """Copy ids and metadata to Haystack's own store, which knows what to say about them."""
+        """Copy ids and metadata to Haystack's own store, which knows what to tell about them."""
         store = InMemoryDocumentStore(shared=False)
         documents = self._scroll(self._native(filters), return_embedding=False)
         store.write_documents([Document(id=document.id, meta=document.meta) for document in documents])

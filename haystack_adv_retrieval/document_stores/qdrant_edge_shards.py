@@ -1,9 +1,9 @@
 """
 The engine's shards: one open shard per folder and process, shared by everyone who asks for that folder.
 
-The engine writes ahead to a log, so what an update returned from survives the process. A folder holds the shard itself
-in `shard` and a lock file; a new shard is built beside it and moved into place, so an interrupted start leaves nothing
-that cannot be opened.
+The engine logs every update before it returns, so what was written survives the process. A folder holds the shard
+itself in `shard`, and a lock file; a new shard is built beside it and moved into place, so that an interrupted start
+leaves nothing that cannot be opened.
 """
 
 import json
@@ -19,42 +19,58 @@ import qdrant_edge as engine
 from filelock import FileLock, Timeout
 from haystack.document_stores.errors import DocumentStoreError
 
+CONTENT, FACTS, DENSE = "content", "facts", "dense"  # names of payload fields and of the vector
+
 Similarity = Literal["cosine", "dot_product", "euclidean"]
-SIMILARITIES: dict[str, engine.Distance] = {
-    "cosine": engine.Distance.Cosine,
-    "dot_product": engine.Distance.Dot,
-    "euclidean": engine.Distance.Euclid,
-}
-_NAMES = {"Cosine": "cosine", "Dot": "dot_product", "Euclid": "euclidean"}  # as the engine spells them in its files
-CONTENT, FACTS, DENSE = "content", "facts", "dense"
+# Haystack's names, and how the engine spells its own in its configuration file.
+SIMILARITIES = {"cosine": "Cosine", "dot_product": "Dot", "euclidean": "Euclid"}
 
-# Created with every shard. The text index of the content ranks by BM25; that of the facts answers filters.
-INDEXES = {
-    CONTENT: engine.TextIndexParams(tokenizer=engine.TokenizerType.Multilingual, lowercase=True, scoring=True),
-    FACTS: engine.TextIndexParams(tokenizer=engine.TokenizerType.Whitespace, lowercase=False),
+# Languages for which the engine has both a stemmer and stop words.
+LANGUAGES = {
+    "ar": "Arabic",
+    "da": "Danish",
+    "de": "German",
+    "el": "Greek",
+    "en": "English",
+    "es": "Spanish",
+    "fi": "Finnish",
+    "fr": "French",
+    "hu": "Hungarian",
+    "it": "Italian",
+    "nl": "Dutch",
+    "no": "Norwegian",
+    "pt": "Portuguese",
+    "ro": "Romanian",
+    "ru": "Russian",
+    "sv": "Swedish",
+    "tr": "Turkish",
 }
 
-_shards: dict[tuple[int, str], "SharedShard"] = {}
+FLUSH_EVERY = 10_000  # points; what is not flushed is read from the log again when the shard is opened
+
+_shards: dict[tuple[int, Path], "SharedShard"] = {}
 _registry_lock = threading.RLock()
 
 
 class IndexInUseError(DocumentStoreError):
-    """Another process has the folder open."""
+    """Another process has the index folder open."""
 
 
 class SharedShard:
     """
-    An open shard with what its users have to share: a write lock, the order of writes, the indexes for ranges.
+    An open shard and what its users have to share: the write lock, the order of writes, the range indexes.
 
     Reads need no lock. Get one from `acquire`, and `release` it once.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, language: str | None) -> None:
         """
-        Open the shard of a folder, and create both where they are missing.
+        Open the shard of a folder; create what is missing of the two.
 
         :param folder: The folder.
+        :param language: Language of the texts, for a new shard.
         :raises IndexInUseError: If another process has it open.
+        :raises DocumentStoreError: If the folder cannot be opened.
         """
         folder.mkdir(parents=True, exist_ok=True)
         self.folder = folder
@@ -62,119 +78,140 @@ class SharedShard:
         self.users = 0
         self.write_lock = threading.RLock()
         self.order = count(time_ns())
+        self._unflushed = 0
         self._lock = FileLock(folder / "lock", thread_local=False)
         try:
             self._lock.acquire(blocking=False)
         except Timeout:
             raise IndexInUseError(
                 f"The index folder '{folder}' is open in another process, and only one at a time can have it open. "
-                f"Close it there, or let one process serve all with `adv-retrieval serve`."
+                "Close it there, or let one process serve all the others: `adv-retrieval serve`."
             ) from None
         try:
             if not (folder / "shard").exists():
-                _create(folder)
+                _create(folder, language)
             self.engine = engine.EdgeShard.load(str(folder / "shard"))
             self._indexed = set(self.engine.info().payload_schema)
-            self._vectors = self._read_vectors()
-        except BaseException:
+        except Exception as error:
             self._lock.release()
-            raise
+            raise DocumentStoreError(f"The index folder '{folder}' cannot be opened: {error}") from error
+        config = json.loads((folder / "shard" / "edge_config.json").read_text("utf-8"))
+        dense = config["vectors"].get(DENSE)
+        self.embedding_dim: int | None = dense and dense["size"]
+        self.similarity = dense and next(ours for ours, its in SIMILARITIES.items() if its == dense["distance"])
 
-    def _read_vectors(self) -> tuple[int, str] | None:
-        config = json.loads((self.folder / "shard" / "edge_config.json").read_text("utf-8"))
-        dense = config.get("vectors", {}).get(DENSE)
-        return (dense["size"], _NAMES[dense["distance"]]) if dense else None
-
-    def check(self, dimension: int | None, similarity: str) -> None:
+    def check(self, **parameters: int | str | None) -> None:
         """
-        Check that a store's parameters are those of the folder.
+        Check a store's parameters against what the folder holds already.
 
-        :param dimension: Dimension of the embeddings; None: any.
-        :param similarity: The similarity.
-        :raises ValueError: If they are not.
+        :param parameters: Values of `embedding_dim` and `similarity`.
+        :raises ValueError: If one of them is another one in the folder.
         """
-        if not self._vectors:
-            return
-        if dimension is not None and dimension != self._vectors[0]:
-            raise ValueError(
-                f"embedding_dim is {self._vectors[0]} in the index folder '{self.folder}', got {dimension}"
-            )
-        if similarity != self._vectors[1]:
-            raise ValueError(
-                f"similarity is {self._vectors[1]!r} in the index folder '{self.folder}', got {similarity!r}"
-            )
+        for name, value in parameters.items():
+            present = getattr(self, name)
+            if present is not None and value != present:
+                raise ValueError(f"{name} is {present!r} in the index folder '{self.folder}', got {value!r}")
 
-    def fits(self, dimension: int) -> bool:
+    def add_embeddings(self, embedding_dim: int, similarity: str) -> None:
         """
-        Tell whether there are embeddings to compare one with.
+        Make room for embeddings where there is none yet.
 
-        :param dimension: Dimension of the embedding.
-        :raises ValueError: If those in the folder have another dimension.
+        :param embedding_dim: Their dimension.
+        :param similarity: How they are compared.
+        :raises ValueError: If the folder has room for others.
         """
-        self.check(dimension, self._vectors[1] if self._vectors else "")
-        return self._vectors is not None
-
-    def fix_dimension(self, dimension: int, similarity: str) -> None:
-        """
-        Make room for embeddings, or check that the room there is fits.
-
-        :param dimension: Dimension of the embeddings.
-        :param similarity: The similarity.
-        :raises ValueError: If those in the folder are of another kind.
-        """
-        if self._vectors:
-            self.check(dimension, similarity)
-            return
-        self.engine.update(engine.UpdateOperation.create_dense_vector(DENSE, dimension, SIMILARITIES[similarity]))
-        self._vectors = (dimension, similarity)
+        self.check(embedding_dim=embedding_dim, similarity=similarity)
+        if self.embedding_dim is None:
+            distance = getattr(engine.Distance, SIMILARITIES[similarity])
+            self.update(engine.UpdateOperation.create_dense_vector(DENSE, embedding_dim, distance))
+            self.embedding_dim, self.similarity = embedding_dim, similarity
 
     def index_range(self, key: str) -> None:
         """
-        Index the numbers under a payload key, if they are not yet; this costs about one scan of the shard.
+        Index the numbers under a payload key where they are not yet; it costs about as much as one scan.
 
         :param key: The payload key.
         """
         if key not in self._indexed:
             with self.write_lock:
-                self.engine.update(engine.UpdateOperation.create_field_index(key, engine.PayloadSchemaType.Float))
+                self.update(engine.UpdateOperation.create_field_index(key, engine.PayloadSchemaType.Float))
                 self._indexed.add(key)
+
+    def update(self, operation: engine.UpdateOperation, points: int = 0) -> None:
+        """
+        Change the shard, holding the write lock.
+
+        :param operation: The change.
+        :param points: How many points it writes.
+        """
+        self.engine.update(operation)
+        self._unflushed += points
+        if self._unflushed >= FLUSH_EVERY:
+            self.engine.flush()
+            self._unflushed = 0
+
+    def any(self, matching: engine.Filter) -> bool:
+        """
+        Tell whether any point matches.
+
+        :param matching: What to match.
+        :returns: Whether there is one.
+        """
+        return self.engine.count(engine.CountRequest(filter=matching)) > 0
 
     def release(self) -> None:
         """Give the shard back; the last user closes it."""
-        if self.process != os.getpid():  # a forked child has none of the engine's threads
+        if self.process != os.getpid():  # forked: the engine's threads did not come along, so leave it alone
             return
         with _registry_lock:
             self.users -= 1
             if not self.users:
-                del _shards[self.process, str(self.folder)]
+                del _shards[self.process, self.folder]
                 self.engine.close()
                 self._lock.release()
 
 
-def acquire(path: str) -> SharedShard:
+def acquire(path: str, language: str | None) -> SharedShard:
     """
-    Get the shard of a folder, opened at most once per process.
+    Get the shard of a folder, which is opened once per process.
 
     :param path: The folder; it is created if missing.
+    :param language: Language of the texts, for a new shard.
     :returns: The shard, to be released once.
     :raises IndexInUseError: If another process has it open.
+    :raises DocumentStoreError: If the folder cannot be opened.
     """
     folder = Path(os.path.realpath(path))
+    key = (os.getpid(), folder)
     with _registry_lock:
-        shard = _shards.get((os.getpid(), str(folder)))
-        if shard is None:
-            shard = _shards[os.getpid(), str(folder)] = SharedShard(folder)
+        if key not in _shards:
+            _shards[key] = SharedShard(folder, language)
+        shard = _shards[key]
         shard.users += 1
         return shard
 
 
-def _create(folder: Path) -> None:
+def _create(folder: Path, language: str | None) -> None:
     unfinished = folder / "shard.unfinished"
     shutil.rmtree(unfinished, ignore_errors=True)
     # The engine wants at least one vector; the dense one is added when its dimension is known.
     config = engine.EdgeConfig(sparse_vectors={"unused": engine.EdgeSparseVectorParams()})
     shard = engine.EdgeShard.create(str(unfinished), config)
-    for field, params in INDEXES.items():
+    name = LANGUAGES[language] if language else ""
+    # The text index of the content ranks by BM25; that of the facts answers filters.
+    indexes = {
+        # Not the tokenizer "multilingual": it drops numbers.
+        CONTENT: engine.TextIndexParams(
+            tokenizer=engine.TokenizerType.Word,
+            lowercase=True,
+            ascii_folding=True,
+            stopwords=getattr(engine.Language, name) if name else None,
+            stemmer=engine.SnowballParams(getattr(engine.SnowballLanguage, name)) if name else None,
+            scoring=True,
+        ),
+        FACTS: engine.TextIndexParams(tokenizer=engine.TokenizerType.Whitespace, lowercase=False),
+    }
+    for field, params in indexes.items():
         shard.update(engine.UpdateOperation.create_field_index(field, params))
     shard.flush()
     shard.close()
