@@ -6,9 +6,12 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+import networkx
 import yaml
-from haystack import Pipeline
+from haystack import Document, Pipeline
 from haystack.core.serialization import DeserializationCallbacks, component_to_dict
+
+QUERY_SOCKETS = ("query", "question", "text")
 
 _STORES: dict[str, Any] = {}
 _EMBEDDERS = ("QueryEmbedder", "LeafEmbedder")
@@ -105,3 +108,42 @@ def _share_stores(_name: str, _component: type, parameters: dict[str, Any]) -> N
     if store is not None and hasattr(store, "to_dict"):
         key = json.dumps(component_to_dict(store, "document_store"), sort_keys=True, default=str)
         parameters["document_store"] = _STORES.setdefault(key, store)
+
+
+def run_pipeline(pipeline: Pipeline, query: str, **values: Any) -> dict[str, Any]:
+    """
+    Put a query to a pipeline, whatever its components are called.
+
+    :param pipeline: The pipeline. Its free inputs called `query`, `question` or `text` take the query.
+    :param query: The query.
+    :param values: Further inputs by name, such as `filters` or `top_k`; every free input of that name takes the value,
+        those of None none.
+    :returns: What each component gave out, those between the components included.
+    :raises ValueError: If nothing in the pipeline takes a query, or one of the values.
+    """
+    given = {"query": query, **{name: value for name, value in values.items() if value is not None}}
+    data: dict[str, dict[str, Any]] = {}
+    for name, value in given.items():
+        sockets = QUERY_SOCKETS if name == "query" else (name,)
+        takers = [(part, socket) for part, free in pipeline.inputs().items() for socket in free if socket in sockets]
+        if not takers:
+            raise ValueError(f"No component of the pipeline has a free input for {name}")
+        for part, socket in takers:
+            data.setdefault(part, {})[socket] = value
+    everything = {name for name, _ in pipeline.walk()}
+    return pipeline.run(data, include_outputs_from=everything)
+
+
+def last_documents(pipeline: Pipeline, outputs: Mapping[str, Any]) -> list[Document]:
+    """
+    Read the documents that a pipeline ended with.
+
+    :param pipeline: The pipeline.
+    :param outputs: What `run_pipeline` returned.
+    :returns: The `documents` of the last component that gave some out.
+    :raises ValueError: If no component gives documents out.
+    """
+    order = [name for name in networkx.topological_sort(pipeline.graph) if "documents" in outputs.get(name, {})]
+    if not order:
+        raise ValueError("No component of the pipeline gives documents out")
+    return list(outputs[order[-1]]["documents"])
