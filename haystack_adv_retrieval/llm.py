@@ -29,10 +29,22 @@ from haystack.tracing.tracer import Span, tracer
 from haystack_adv_retrieval.calls import Call, Parallel, Steps, drive, drive_async
 from haystack_adv_retrieval.core.replies import answer_of, read_json
 
-__all__ = ["Outcome", "Reply", "ask", "ask_many", "helper_model", "prepare", "read_json", "read_text", "release"]
+__all__ = [
+    "Outcome",
+    "Reader",
+    "Reply",
+    "ask",
+    "ask_many",
+    "helper_model",
+    "prepare",
+    "read_json",
+    "read_text",
+    "release",
+]
 
 T = TypeVar("T")
 Outcome = Literal["ok", "repaired", "retried", "failed"]
+Reader = Callable[[str], tuple[T, bool]]
 
 DEFAULT_MODEL = "gpt-4.1-mini"
 NO_KEY = (
@@ -64,6 +76,7 @@ class Reply(Generic[T]):
     :param outcome: "ok", "repaired" (the reader had to mend the reply), "retried" (a later try gave the value) or
         "failed".
     :param error: Why it failed.
+    :param answered: Whether the model said anything at all; False if no call came through.
     :param calls: How many calls it took.
     :param input_tokens: Tokens read by the model, all calls together, as far as the generator reports them.
     :param output_tokens: Tokens written by the model.
@@ -74,7 +87,8 @@ class Reply(Generic[T]):
     text: str
     outcome: Outcome
     error: Exception | None = None
-    calls: int = 1
+    answered: bool = True
+    calls: int = 0
     input_tokens: int = 0
     output_tokens: int = 0
     logprobs: list[dict[str, Any]] = field(default_factory=list)
@@ -97,7 +111,7 @@ def ask(
     chat_generator: ChatGenerator,
     prompt: str | list[ChatMessage],
     *,
-    read: Callable[[str], tuple[T, bool]] = read_text,  # type: ignore[assignment]
+    read: Reader[T] = read_text,  # type: ignore[assignment]
     schema: dict[str, Any] | None = None,
     logprobs: bool = False,
     timeout: float | None = 60.0,
@@ -126,7 +140,7 @@ def ask(
     calls = failures = unreadable = input_tokens = output_tokens = 0
     refused: dict[str, Any] = {}
     text = ""
-    error: Exception = TimeoutError("no time was left to ask")
+    error: Exception = TimeoutError("not asked, since no time was left")
     while (seconds := deadline - time.monotonic()) > 0:
         calls += 1
         try:
@@ -161,28 +175,48 @@ def ask(
         else:
             outcome: Outcome = "retried" if failures or unreadable else "repaired" if repaired else "ok"
             tokens = (message.meta.get("logprobs") or {}).get("content") or []
-            return Reply(value, text, outcome, None, calls, input_tokens, output_tokens, tokens)
-    return Reply(None, text, "failed", error, calls, input_tokens, output_tokens)
+            return Reply(value, text, outcome, None, True, calls, input_tokens, output_tokens, tokens)
+    return Reply(None, text, "failed", error, unreadable > 0, calls, input_tokens, output_tokens)
 
 
 def ask_many(
     chat_generator: ChatGenerator,
     prompts: Sequence[str | list[ChatMessage]],
     *,
+    read: Reader[T] | Sequence[Reader[T]] = read_text,  # type: ignore[assignment]
+    schema: dict[str, Any] | Sequence[dict[str, Any] | None] | None = None,
     max_workers: int = 4,
     **options: Any,
-) -> Steps[list[Reply[Any]]]:
+) -> Steps[list[Reply[T]]]:
     """
     Ask independent questions, as steps for `drive`.
 
+    If none of a row of questions gets an answer, the rest is not asked: the model is not there.
+
     :param chat_generator: Any Haystack chat generator, from `helper_model`.
     :param prompts: The questions.
+    :param read: As for `ask`: one for all questions, or one for each.
+    :param schema: As for `ask`: one for all questions, or one for each.
     :param max_workers: How many are asked at the same time.
     :param options: As for `ask`; `timeout` is for each question, from when it is asked.
     :returns: One reply per question, in their order.
     """
-    questions = [_Question(partial(ask, chat_generator, prompt, **options)) for prompt in prompts]
-    replies = yield Parallel([Call(question, "run") for question in questions], max_workers)
+    unanswered: list[Reply[T]] = []  # in a row
+
+    def question(prompt: str | list[ChatMessage], read: Reader[T], schema: dict[str, Any] | None) -> Steps[Reply[T]]:
+        if len(unanswered) >= max(3, max_workers):
+            return Reply(None, "", "failed", unanswered[-1].error, answered=False)
+        reply = yield from ask(chat_generator, prompt, read=read, schema=schema, **options)
+        if reply.answered:
+            unanswered.clear()
+        else:
+            unanswered.append(reply)
+        return reply
+
+    reads = read if isinstance(read, Sequence) else [read] * len(prompts)
+    schemas = schema if isinstance(schema, Sequence) else [schema] * len(prompts)
+    questions = [_Question(partial(question, *each)) for each in zip(prompts, reads, schemas, strict=True)]
+    replies = yield Parallel([Call(each, "run") for each in questions], max_workers)
     for reply in replies:
         if isinstance(reply, BaseException):
             raise reply

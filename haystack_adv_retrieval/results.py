@@ -218,12 +218,23 @@ def limit(
     return kept
 
 
+def focus_of(document: Document) -> Span:
+    """
+    Find the part of a document's content that its best hit matched.
+
+    :param document: A result whose content is the slice of its source that its metadata says.
+    :returns: A span in positions of the content; all of it where nothing says what matched.
+    """
+    whole, own = Span(0, len(document.content or "")), chunks.span_of(document.meta)
+    if own and own.length == whole.length and (matched := document.meta.get(chunks.MATCHED_SPANS)):
+        start, end = (min(max(position - own.start, 0), whole.end) for position in matched[0][:2])
+        return Span(start, end) if start < end else whole
+    return whole
+
+
 def _cut(document: Document, max_length: int, length_unit: LengthUnit) -> Document:
     text, own = document.content or "", chunks.span_of(document.meta)
-    focus = Span(0, len(text))
-    if own and (matched := document.meta.get(chunks.MATCHED_SPANS)):
-        start, end = (min(max(position - own.start, 0), len(text)) for position in matched[0][:2])
-        focus = Span(start, end) if start < end else focus
+    focus = focus_of(document)
     span = excerpt(text, focus, max_length, ruler_of(text, length_unit))
     meta = copy.deepcopy(document.meta)
     if own:
