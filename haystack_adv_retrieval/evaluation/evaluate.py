@@ -17,7 +17,7 @@ from haystack_adv_retrieval.evaluation.metrics import (
 )
 from haystack_adv_retrieval.evaluation.questions import Question
 from haystack_adv_retrieval.evaluation.results import Evaluation, Outcome
-from haystack_adv_retrieval.evaluation.strategies import Answer, PipelineStrategy, Strategy, passage
+from haystack_adv_retrieval.evaluation.strategies import Answer, Strategy, passage, pipeline_strategy
 from haystack_adv_retrieval.evaluation.trace import traced
 
 logger = logging.getLogger(__name__)
@@ -67,7 +67,7 @@ def evaluate(
     for name, strategy in strategies.items():
         if isinstance(strategy, Pipeline):
             strategy.warm_up()
-        asks[name] = PipelineStrategy(strategy) if isinstance(strategy, Pipeline) else strategy
+        asks[name] = pipeline_strategy(strategy) if isinstance(strategy, Pipeline) else strategy
     outcomes: dict[str, list[Outcome]] = {name: [] for name in asks}
     for question in questions:
         for name, ask in asks.items():

@@ -3,14 +3,12 @@
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-import networkx
 from haystack import Document, Pipeline
 
 from haystack_adv_retrieval.core.chunks import KEPT_SPANS, SOURCE_ID, START, span_of
 from haystack_adv_retrieval.core.spans import Span
 from haystack_adv_retrieval.evaluation.metrics import Passage
-
-QUESTION_SOCKETS = ("query", "question", "text")
+from haystack_adv_retrieval.pipelines import last_documents, run_pipeline
 
 
 class Answer(NamedTuple):
@@ -28,39 +26,20 @@ class Answer(NamedTuple):
 Strategy = Callable[[str], Answer]
 
 
-class PipelineStrategy:
-    """Puts questions to a pipeline, whatever its components are called."""
+def pipeline_strategy(pipeline: Pipeline, **values: Any) -> Strategy:
+    """
+    Make a strategy of a pipeline.
 
-    def __init__(self, pipeline: Pipeline, *, documents_from: str | None = None) -> None:
-        """
-        Find out where a question goes in and where the context comes out.
+    :param pipeline: The pipeline; the documents that it ends with are the context.
+    :param values: Further inputs, as for `run_pipeline`, such as `top_k`.
+    :returns: The strategy.
+    """
 
-        :param pipeline: The pipeline. The question is given to every unconnected input that is called `query`,
-            `question` or `text`.
-        :param documents_from: The component whose `documents` are the context. By default the last one that has such
-            an output.
-        :raises ValueError: If nothing takes a question, or if the context could come from several components.
-        """
-        self.pipeline = pipeline
-        self.inputs = {
-            name: [socket for socket in sockets if socket in QUESTION_SOCKETS]
-            for name, sockets in pipeline.inputs().items()
-            if any(socket in QUESTION_SOCKETS for socket in sockets)
-        }
-        if not self.inputs:
-            raise ValueError(f"no component of the pipeline has a free input among {', '.join(QUESTION_SOCKETS)}")
-        self.documents_from = documents_from or _last_with_documents(pipeline)
+    def ask(question: str) -> Answer:
+        outputs = run_pipeline(pipeline, question, **values)
+        return Answer(last_documents(pipeline, outputs), _reply(outputs))
 
-    def __call__(self, question: str) -> Answer:
-        """
-        Run the pipeline.
-
-        :param question: The question.
-        :returns: The context and the reply, None if the pipeline writes none.
-        """
-        data = {name: dict.fromkeys(sockets, question) for name, sockets in self.inputs.items()}
-        outputs = self.pipeline.run(data, include_outputs_from={self.documents_from})
-        return Answer(outputs.get(self.documents_from, {}).get("documents", []), _reply(outputs))
+    return ask
 
 
 def passage(document: Document) -> Passage:
@@ -80,15 +59,6 @@ def passage(document: Document) -> Passage:
         spans = (whole,) if whole and whole.length == len(content) else ()
     length = sum(span.length for span in spans) if spans else len(content)
     return Passage(document.meta.get(SOURCE_ID), spans, length)
-
-
-def _last_with_documents(pipeline: Pipeline) -> str:
-    outputs = pipeline.outputs(include_components_with_connected_outputs=True)
-    names = [name for name, sockets in outputs.items() if "documents" in sockets]
-    last = [name for name in names if not networkx.descendants(pipeline.graph, name) & set(names)]
-    if len(last) != 1:
-        raise ValueError(f"documents_from must name one of {sorted(last)}" if last else "the pipeline has no documents")
-    return last[0]
 
 
 def _reply(outputs: dict[str, Any]) -> str | None:

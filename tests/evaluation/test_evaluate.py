@@ -5,7 +5,7 @@ import pytest
 from haystack import Document, Pipeline, component, tracing
 from haystack.components.builders import PromptBuilder
 from haystack.components.generators.chat import MockChatGenerator
-from haystack.components.rankers import LLMRanker, LostInTheMiddleRanker
+from haystack.components.rankers import LLMRanker
 from haystack.components.retrievers.in_memory import InMemoryBM25Retriever
 from haystack.dataclasses import ChatMessage
 
@@ -14,7 +14,7 @@ from haystack_adv_retrieval.evaluation.evaluate import evaluate, score
 from haystack_adv_retrieval.evaluation.judge import Judge
 from haystack_adv_retrieval.evaluation.metrics import Passage
 from haystack_adv_retrieval.evaluation.questions import Question
-from haystack_adv_retrieval.evaluation.strategies import Answer, PipelineStrategy, passage
+from haystack_adv_retrieval.evaluation.strategies import Answer, passage, pipeline_strategy
 
 BUDGETS = (40, 80, 160)
 
@@ -189,24 +189,15 @@ def test_summaries_met_on_the_way_are_measured():
     assert list(evaluation.outcomes["summaries"][0].trace.summaries.values()) == [(400, 5)]
 
 
-def test_several_last_components_with_documents_need_a_name(bm25):
-    store = bm25(8).get_component("retriever").document_store
+def test_a_pipeline_that_takes_no_question_fails_on_each_with_the_reason(questions):
     pipeline = Pipeline()
-    pipeline.add_component("one", InMemoryBM25Retriever(store, top_k=1))
-    pipeline.add_component("two", InMemoryBM25Retriever(store, top_k=2))
-    with pytest.raises(ValueError, match=r"documents_from must name one of \['one', 'two'\]"):
-        PipelineStrategy(pipeline)
-    assert len(PipelineStrategy(pipeline, documents_from="two")("leave").documents) == 2
+    pipeline.add_component("prompt", PromptBuilder("{{ documents }}"))
+    [outcome] = evaluate({"odd": pipeline}, questions[:1]).outcomes["odd"]
+    assert outcome.error == "ValueError: No component of the pipeline has a free input for query"
 
 
-def test_a_pipeline_that_takes_no_question_or_gives_no_documents_is_refused():
-    ranking, prompting = Pipeline(), Pipeline()
-    ranking.add_component("ranker", LostInTheMiddleRanker())
-    with pytest.raises(ValueError, match="no component of the pipeline has a free input among query, question, text"):
-        PipelineStrategy(ranking)
-    prompting.add_component("prompt", PromptBuilder("{{ query }}"))
-    with pytest.raises(ValueError, match="the pipeline has no documents"):
-        PipelineStrategy(prompting)
+def test_further_inputs_reach_the_pipeline(bm25):
+    assert len(pipeline_strategy(bm25(8), top_k=2)("leave").documents) == 2
 
 
 def test_the_judge_scores_the_triad_and_leaves_out_what_it_cannot_read(questions):
