@@ -15,7 +15,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Generic, Literal, TypeVar
@@ -304,7 +304,7 @@ class _Limited:
     async def run_async(self, **kwargs: Any) -> Any:
         with _traced(self.generator, kwargs) as span:
             if hasattr(self.generator, "run_async"):
-                _drop_dead_client(self.generator)
+                await _drop_dead_client(self.generator)
                 call = self.generator.run_async(**kwargs)
             else:
                 call = asyncio.wrap_future(_in_thread(partial(self.generator.run, **kwargs)))
@@ -356,11 +356,13 @@ def _in_thread(function: Callable[[], T]) -> "Future[T]":
     return future
 
 
-def _drop_dead_client(generator: Any) -> None:
+async def _drop_dead_client(generator: Any) -> None:
     """Let a generator connect anew if its async client's event loop is over: the pooled connections died with it."""
     client = getattr(generator, "async_client", None)
     if client is not None and _LOOPS.setdefault(client, asyncio.get_running_loop()).is_closed():
         generator.async_client = None
+        with suppress(RuntimeError):  # says that the loop is closed; the client counts as closed nevertheless
+            await client.close()
 
 
 def _options(generator: Any, schema: dict[str, Any] | None, logprobs: bool) -> dict[str, Any]:

@@ -1,11 +1,17 @@
 """Prompts: templates whose variables are checked, and texts of others that cannot break out of their place in one."""
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from typing import Any
 
+from haystack import Document
 from jinja2 import StrictUndefined, TemplateSyntaxError, meta
 from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+from haystack_adv_retrieval.core.excerpts import excerpt
+from haystack_adv_retrieval.core.rulers import CharacterRuler
+from haystack_adv_retrieval.core.spans import Span
+from haystack_adv_retrieval.results import focus_of
 
 _ENVIRONMENT = ImmutableSandboxedEnvironment(undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
 # What a quoted text must not hold: the start of a tag like ours, or of a chat template's control token.
@@ -39,14 +45,41 @@ class Prompt:
         return self._template.render(values)
 
 
+def harmless(text: str) -> str:
+    """Make what looks like one of our tags, or like a model's control token, part of the text."""
+    return _TAG.sub("‹", text)
+
+
 def quoted(tag: str, text: str, **attributes: str | int) -> str:
     """
     Set a text of somebody else's between tags.
 
     :param tag: Name of the tag.
-    :param text: The text; the starts of tags in it are made harmless.
+    :param text: The text; it is made harmless.
     :param attributes: Attributes of the opening tag; their values are not checked.
     :returns: The text on lines of its own between the tags.
     """
     opening = "".join(f' {name}="{value}"' for name, value in attributes.items())
-    return f"<{tag}{opening}>\n{_TAG.sub('‹', text)}\n</{tag}>"
+    return f"<{tag}{opening}>\n{harmless(text)}\n</{tag}>"
+
+
+def shown(document: Document, meta_fields: Iterable[str], max_length: int) -> str:
+    """
+    Write a document as a model is to see it.
+
+    :param document: The document.
+    :param meta_fields: Metadata to show in a line before the text, at most a third of the budget.
+    :param max_length: The budget in characters.
+    :returns: The metadata and whole sentences around what the retriever matched, or else from the start; "…" where the
+        text goes on.
+    """
+    fields = ((name, document.meta.get(name)) for name in meta_fields)
+    heading = "; ".join(f"{name}: {value}" for name, value in fields if value not in (None, ""))[: max_length // 3]
+    text = document.content or ""
+    budget = max_length - len(heading) - 3  # the line's end and two ellipses
+    if len(text) > budget:
+        whole, focus, ruler = Span(0, len(text)), focus_of(document), CharacterRuler(text)
+        span = excerpt(text, Span(0, 0) if focus == whole else focus, max(1, budget), ruler)
+        span = span if span.length else excerpt(text, whole, max(1, budget), ruler)
+        text = "…" * (span.start > 0) + span.text(text).strip() + "…" * (span.end < len(text))
+    return "\n".join(part for part in (heading, text) if part.strip()) or "(no text)"

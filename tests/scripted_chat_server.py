@@ -126,6 +126,9 @@ def _handler(server: ChatServer) -> type[BaseHTTPRequestHandler]:
 
         def do_POST(self) -> None:
             body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            if server._server.stopped.is_set():
+                self.close_connection = True
+                return
             with server._answering(body) as answer:
                 stopped = server._server.stopped.wait(answer.delay) if answer.delay else False
                 if answer.drop or stopped:
