@@ -105,7 +105,7 @@ class MetadataField:
         self.aliases = tuple(aliases)
         self.unit = unit
         self.minimum, self.maximum = minimum, maximum
-        if not isinstance(name, str) or not _NAME.fullmatch(name):
+        if not self.is_name(name):
             raise ValueError(f"name must be made of letters, digits, '_' and '-', got {name!r}")
         if self.type not in OPERATORS_OF_TYPE:
             raise ValueError(f"type of {name!r} must be one of {list(OPERATORS_OF_TYPE)}, got {type!r}")
@@ -115,6 +115,11 @@ class MetadataField:
             raise ValueError(f"operators of {name!r} must be among {list(possible)}, got {list(self.operators)}")
         self.values = self._plain_values(values)
         self.spellings = self._spellings()
+
+    @staticmethod
+    def is_name(name: Any) -> bool:
+        """Tell whether a metadata key can be asked for in every store."""
+        return isinstance(name, str) and bool(_NAME.fullmatch(name))
 
     def _plain_values(self, values: Mapping[Any, Sequence[str]] | Collection[Any]) -> dict[Any, tuple[str, ...]]:
         if isinstance(values, str) or (values and self.type not in ("str", "list[str]", "bool")):

@@ -1,8 +1,8 @@
 """Filters as trees: read from what a model replied, written as Haystack filters, relaxed step by step."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 MAX_DEPTH = 6
@@ -58,7 +58,7 @@ class Unreadable:
 Expression = Clause | Group | Unreadable
 
 
-def read_filter(data: Any, certainty: float = 1.0, depth: int = 0) -> Expression:
+def read_filter(data: Any, depth: int = 0) -> Expression:
     """
     Read a filter out of parsed JSON.
 
@@ -67,37 +67,36 @@ def read_filter(data: Any, certainty: float = 1.0, depth: int = 0) -> Expression
     `{"year": 2020}`.
 
     :param data: Anything.
-    :param certainty: That of the conditions.
     :param depth: How deep in the filter the data stands.
     :returns: The tree, with `Unreadable` where the data has no known form.
     """
     if depth > MAX_DEPTH:
         return Unreadable("...", f"it is nested deeper than {MAX_DEPTH} levels")
     if isinstance(data, list) or data is None:
-        return _group("AND", data or [], certainty, depth)
+        return _group("AND", data or [], depth)
     if isinstance(data, dict):
         said = {name: next((data[key] for key in keys if key in data), None) for name, keys in _KEYS.items()}
         logical = _LOGICAL.get(str(said["operator"]).casefold().lstrip("$"))
         if said["conditions"] is not None and (logical or said["operator"] is None):
-            return _group(logical or "AND", said["conditions"], certainty, depth)
+            return _group(logical or "AND", said["conditions"], depth)
         if said["field"] is not None:
-            return Clause(said["field"], said["operator"] or "==", said["value"], certainty)
+            return Clause(said["field"], said["operator"] or "==", said["value"])
         if said["operator"] is None:
-            return Group("AND", tuple(_item(str(key), value, certainty, depth) for key, value in data.items()))
+            return Group("AND", tuple(_item(str(key), value, depth) for key, value in data.items()))
     return Unreadable(data, "it is no condition")
 
 
-def _group(logical: Literal["AND", "OR", "NOT"], conditions: Any, certainty: float, depth: int) -> Group:
+def _group(logical: Literal["AND", "OR", "NOT"], conditions: Any, depth: int) -> Group:
     parts = conditions if isinstance(conditions, list) else [conditions]
-    return Group(logical, tuple(read_filter(part, certainty, depth + 1) for part in parts))
+    return Group(logical, tuple(read_filter(part, depth + 1) for part in parts))
 
 
-def _item(key: str, value: Any, certainty: float, depth: int) -> Group:
+def _item(key: str, value: Any, depth: int) -> Group:
     """Read one item of a condition in the style of MongoDB."""
     if logical := _LOGICAL.get(key.casefold().lstrip("$")):
-        return _group(logical, value, certainty, depth)
+        return _group(logical, value, depth)
     comparisons = value.items() if isinstance(value, dict) else [("==", value)]
-    return Group("AND", tuple(Clause(key, operator, operand, certainty) for operator, operand in comparisons))
+    return Group("AND", tuple(Clause(key, operator, operand) for operator, operand in comparisons))
 
 
 def joined(operator: Literal["AND", "OR"], parts: Iterable[Expression]) -> Expression | None:
@@ -121,6 +120,15 @@ def clauses_of(tree: Expression | None) -> Iterator[Clause]:
     elif isinstance(tree, Group):
         for part in tree.parts:
             yield from clauses_of(part)
+
+
+def weighted(tree: Expression, certainty_of: Callable[[Clause], float]) -> Expression:
+    """Set the certainty of every condition of a tree."""
+    if isinstance(tree, Clause):
+        return replace(tree, certainty=certainty_of(tree))
+    if isinstance(tree, Group):
+        return replace(tree, parts=tuple(weighted(part, certainty_of) for part in tree.parts))
+    return tree
 
 
 def emit(tree: Expression | None) -> dict[str, Any]:

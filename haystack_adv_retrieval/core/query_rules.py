@@ -8,10 +8,9 @@ reported, so that a model can be asked instead.
 import re
 from dataclasses import dataclass, replace
 from datetime import date
+from functools import partial
 from itertools import pairwise
 from typing import Any
-
-from dateutil.relativedelta import relativedelta
 
 from haystack_adv_retrieval.core.filter_schema import NEGATED, MetadataField
 from haystack_adv_retrieval.core.filter_tree import Clause, Expression, Group
@@ -57,7 +56,7 @@ def read_question(question: str, vocabulary: Vocabulary, today: date) -> QueryRe
 
 @dataclass(frozen=True)
 class _Condition:
-    """What the words from `start` to `end` (exclusive) ask; `field` only if it is (un)equal to `values` or none of them."""
+    """What the words from `start` to `end` (exclusive) ask; `field` and `values` if it is (not) to be equal to them."""
 
     start: int
     end: int
@@ -99,6 +98,10 @@ _FORMS = [
 ]
 
 
+def _changed(kinds: str, other: str, match: re.Match[str]) -> str:
+    return re.sub(f"[{kinds}]", other, match.group())
+
+
 class _Reader:
     def __init__(self, question: str, vocabulary: Vocabulary, today: date) -> None:
         self.question, self.vocabulary, self.today = question, vocabulary, today
@@ -107,7 +110,7 @@ class _Reader:
         if _GENERAL.match(question):
             self.kinds = self.kinds.replace("V", "w")
         for pattern, kinds, other in _CONTEXT:
-            self.kinds = re.sub(pattern, lambda m, old=kinds, new=other: re.sub(f"[{old}]", new, m.group()), self.kinds)
+            self.kinds = re.sub(pattern, partial(_changed, kinds, other), self.kinds)
         self.conditions: list[_Condition] = []
 
     def find_conditions(self) -> None:
@@ -197,7 +200,7 @@ class _Reader:
         if other.negated > one.negated or (one.field.type == "list[str]" and "o" not in gap and not one.negated):
             return None
         values = one.values + other.values
-        tree = Clause(one.field.name, "not in" if one.negated else "in", values, min(one.tree.certainty, CERTAINTY))
+        tree = Clause(one.field.name, "not in" if one.negated else "in", values, CERTAINTY)
         return _Condition(one.start, other.end, tree, one.field, values, one.negated)
 
     def join_alternatives(self) -> None:
@@ -205,10 +208,12 @@ class _Reader:
         joined: list[_Condition] = []
         for run in self._runs():
             alternatives: list[list[Expression]] = [[]]
-            for before, condition in zip([None, *run], run):
-                if before and "o" in self.kinds[before.end : condition.start]:
+            position = run[0].start
+            for condition in run:
+                if "o" in self.kinds[position : condition.start]:
                     alternatives.append([])
                 alternatives[-1].append(condition.tree)
+                position = condition.end
             if len(alternatives) == 1:
                 joined += run
             elif any(condition.negated for condition in run):
@@ -244,19 +249,11 @@ class _Reader:
         self.conditions = kept
 
     def search_text(self) -> str:
-        kept = re.sub("[siuf]+(?=#)", lambda m: "#" * len(m.group()), self.kinds)
-        marks = ["#" if not self.question[w.start : w.end].strip(".:;,?!\"'()") else k for k, w in zip(kept, self.words)]
-        inner = re.search(r"[^shiuAftaoy,#].*[^shiuAftaoy,#]|[^shiuAftaoy,#]", "".join(marks))
-        if not inner:
-            return self.question
-        pieces: list[str] = []
-        for index in range(*inner.span()):
-            if kept[index] != "#":
-                start = self.words[index].start
-                if pieces and kept[index - 1] != "#":
-                    start = self.words[index - 1].end
-                pieces.append(("" if pieces and kept[index - 1] != "#" else " ") + self.question[start : self.words[index].end])
-        return " ".join("".join(pieces).split())
+        kept = self.kinds
+        for idle in ("[siuf]+(?=#)", "^[shiuAftaoy,.#]+", "[shiuAftaoy,.#]+$"):
+            kept = re.sub(idle, lambda match: "#" * len(match.group()), kept)
+        runs = [self.words[run.start() : run.end()] for run in re.finditer("[^#]+", kept)]
+        return " ".join(self.question[run[0].start : run[-1].end] for run in runs) or self.question
 
     def unexplained(self) -> tuple[str, ...]:
         return tuple(

@@ -42,7 +42,11 @@ _CUES: list[tuple[str, str, str]] = [
     ("t", "<=", "until, till, through"),
     ("y", "<=", "by"),
     # n, o, a: logic
-    ("n", "", "not, no, non, except, except for, excluding, exclude, without, other than, but not, but no, rather than"),
+    (
+        "n",
+        "",
+        "not, no, non, except, except for, excluding, exclude, without, other than, but not, but no, rather than",
+    ),
     ("n", "", "apart from, neither, nor, isn't, aren't, wasn't, weren't, never, doesn't, don't, didn't, did not"),
     ("n", "", "anything but, everything but, all but"),
     ("o", "", "or"),
@@ -53,19 +57,42 @@ _CUES: list[tuple[str, str, str]] = [
     ("O", "", "on"),
     # u, i, s: of, what ends a topic, other function words; h: words for what is searched
     ("u", "", "of"),
-    ("i", "", "in, with, for, that, which, who, whose, where, written, wrote, made, take, takes, took, tagged, is, are, was"),
-    ("s", "", "a, an, the, our, my, your, their, his, her, its, this, these, those, at, as, into, during, were, be, been"),
-    ("s", "", "has, have, had, do, does, did, can, could, should, would, will, what, when, there, i, we, you, they, it, me"),
-    ("s", "", "us, show, find, give, get, list, search, look, looking, tell, want, need, please, any, only, just, also"),
+    (
+        "i",
+        "",
+        "in, with, for, that, which, who, whose, where, written, wrote, made, take, takes, took, tagged, is, are, was",
+    ),
+    (
+        "s",
+        "",
+        "a, an, the, our, my, your, their, his, her, its, this, these, those, at, as, into, during, were, be, been",
+    ),
+    (
+        "s",
+        "",
+        "has, have, had, do, does, did, can, could, should, would, will, what, when, there, i, we, you, they, it, me",
+    ),
+    (
+        "s",
+        "",
+        "us, show, find, give, get, list, search, look, looking, tell, want, need, please, any, only, just, also",
+    ),
     ("s", "", "either, both, then, say, says, said, see, called, named, all, some"),
-    ("h", "", "document, doc, paper, report, article, file, note, text, record, item, entry, thing, result, one, product"),
+    (
+        "h",
+        "",
+        "document, doc, paper, report, article, file, note, text, record, item, entry, thing, result, one, product",
+    ),
     ("h", "", "publication, study, book, post, anything, everything, something"),
 ]
+_Meaning = tuple[str, Any, tuple[tuple[MetadataField, Any], ...]]  # kind, means and fields of a `Word`
 _SYMBOLS = {",": ",", ";": ",", "&": "a", "-": "t", "–": "t", "—": "t"}
 _TOKEN = re.compile(r"[^\W_]+(?:['’][^\W\d_]+)?|[^\w\s]|_")
 _BARE_YEAR = re.compile(r"\d{4}")
 _MONTH_OR_DAY_ALONE = re.compile(r"[^\W\d_]+\.?")
-_AFTER_CUE = re.compile(r"(?:in|on|since|from|until|till|to|before|after|during|of|by|between|and|or|last|next)\s+$", re.I)
+_AFTER_CUE = re.compile(
+    r"(?:in|on|since|from|until|till|to|before|after|during|of|by|between|and|or|last|next)\s+$", re.I
+)
 
 
 @dataclass(frozen=True)
@@ -74,7 +101,7 @@ class Word:
     A part of a question, of one or more words.
 
     :param kind: Its letter. Besides those of the cues: E an explicit condition such as `year>=2020`, V a value, P a
-        period, N a quantity, F the name of a field, ~ nearly a value or a part of one, w any other word.
+        period, N a quantity, F the name of a field, ~ nearly a value or a part of one, w another word, "." punctuation.
     :param start: Where it starts in the question.
     :param end: Where it ends.
     :param means: The comparison of a cue; the `Period` or `Quantity`; the field; field, comparison and text of an
@@ -98,44 +125,31 @@ class Vocabulary:
     """
 
     def __init__(self, schema: FilterSchema, heads: Iterable[str] = ()) -> None:
+        self.schema = schema
         self.dates = [field for field in schema.fields if field.type == "date"]
         self.years = [field for field in schema.fields if field.type == "int" and field.unit == "year"]
         self.numeric = [f for f in schema.fields if f.type in ("int", "float") and f not in self.years]
-        self._named: dict[str, tuple[str, Any, tuple[tuple[MetadataField, Any], ...]]] = {}
+        cues: dict[str, _Meaning] = {}
         for kind, means, said in [*_CUES, ("h", "", ",".join(heads))]:
             for phrase in filter(None, map(fold, said.split(","))):
-                for form in _forms(phrase) if kind == "h" else (phrase,):
-                    self._named.setdefault(form, (kind, means, ()))
-        cues = set(self._named)
-        names: dict[str, MetadataField] = {}
-        values: dict[str, dict[tuple[str, Any], MetadataField]] = {}
-        self._short: set[str] = set()
+                cues |= dict.fromkeys(_forms(phrase) if kind == "h" else {phrase}, (kind, means, ()))
+        names: dict[str, _Meaning] = {}
+        values: dict[str, _Meaning] = {}
         for field in schema.fields:
-            for name in (field.name, *field.aliases) if field.type != "bool" else ():
-                names |= {form: field for form in _forms(fold(name))}
-            said = {name: value for value, others in field.values.items() for name in (str(value), *others)}
-            if field.type == "bool":
-                said = {name: value for value, others in field.values.items() for name in others}
-                said |= dict.fromkeys((field.name, *field.aliases), True)
-            for name, value in said.items():
-                if len(name) > 2 or name.isupper():  # "de" and "it" are words, "HR" is a value
-                    self._short |= {fold(name)} if len(name) <= 2 else set()
-                    for form in _forms(fold(name)):
-                        values.setdefault(form, {})[field.name, value] = field
-        for form, field in names.items():
-            if form not in cues:
-                self._named[form] = ("F", field, ())
-        for form, meant in values.items():
-            if form not in cues:
-                self._named[form] = ("V", None, tuple((field, value) for (_, value), field in meant.items()))
-        self._phrases = _any_of(self._named)
-        self._parts = sorted({part for form in values for part in form.split() if len(part) > 3} - cues)
+            for name in (field.name, *field.aliases):
+                names |= dict.fromkeys(_forms(fold(name)), ("F", field, ()))
+            for name, value in _named_values(field):
+                for form in _forms(fold(name)):
+                    others = values[form][2] if form in values else ()
+                    values[form] = ("V", None, tuple(dict.fromkeys((*others, (field, value)))))
+        self._meanings = names | values | cues
+        self._parts = sorted({part for form in values for part in form.split() if len(part) > 3} - set(cues))
+        self._phrases = _any_of(self._meanings)
+        fields = _any_of(name for field in schema.fields for name in (field.name, *field.aliases)).pattern
         self._explicit = re.compile(
-            rf"(?P<field>{_any_of(name for f in schema.fields for name in (f.name, *f.aliases)).pattern})"
-            r"(?:\s*(?P<order>==|!=|<=|>=|=|<|>)\s*|:)(?P<value>\"[^\"]+\"|[^\s,;:]+)",
+            rf"(?P<field>{fields})(?:\s*(?P<order>==|!=|<=|>=|=|<|>)\s*|:)(?P<value>\"[^\"]+\"|[^\s,;:]+)",
             re.IGNORECASE,
         )
-        self._schema = schema
 
     def words(self, question: str, today: date) -> list[Word]:
         """
@@ -154,7 +168,7 @@ class Vocabulary:
     def _candidates(self, text: str, today: date) -> Iterator[Word]:
         """List what the text may hold, the surest first."""
         for match in self._explicit.finditer(text):
-            field = self._schema.find(match["field"])
+            field = self.schema.find(match["field"])
             yield Word("E", *match.span(), (field, match["order"] or "==", match["value"].strip('"')))
         periods = [Word("P", *period) for period in find_periods(text, today) if _is_period(text, *period[:2])]
         years = [word for word in periods if _BARE_YEAR.fullmatch(text[word.start : word.end])]
@@ -164,14 +178,13 @@ class Vocabulary:
         yield from years
         yield from (word for word in quantities if word)
         for match in self._phrases.finditer(text):
-            phrase = fold(match.group())
-            kind, means, fields = self._named[phrase]
-            if phrase not in self._short or match.group().isupper():
+            kind, means, fields = self._meanings[fold(match.group())]
+            if kind != "V" or len(match.group()) > 2 or match.group().isupper():
                 yield Word(kind, *match.span(), means, fields)
         for match in _TOKEN.finditer(text):
             word = match.group()
             near = len(word) > 3 and process.extractOne(fold(word), self._parts, scorer=fuzz.ratio, score_cutoff=85)
-            yield Word("~" if near else _SYMBOLS.get(word, "w"), *match.span())
+            yield Word("~" if near else _SYMBOLS.get(word, "w" if word.isalnum() else "."), *match.span())
 
     def _quantity(self, match: re.Match[str]) -> Word | None:
         """Find the fields that a number's unit fits; the word after a number that fits none is no unit."""
@@ -199,11 +212,23 @@ def _is_period(text: str, start: int, end: int) -> bool:
     return not alone or text[start:end] in ("today", "yesterday", "tomorrow") or bool(_AFTER_CUE.search(text[:start]))
 
 
+def _named_values(field: MetadataField) -> Iterator[tuple[str, Any]]:
+    """List the names of a field's values; short ones are words, like "de" and "it", unless in capitals, like "HR"."""
+    if field.type == "bool":
+        yield from ((name, True) for name in (field.name, *field.aliases))
+    for value, names in field.values.items():
+        for name in names if field.type == "bool" else (value, *names):
+            if len(name) > 2 or name.isupper():
+                yield name, value
+
+
 def _forms(phrase: str) -> set[str]:
     """Make the singular and plural of a folded phrase."""
     if phrase.endswith("s"):
         return {phrase, phrase[:-1]} if len(phrase) > 3 else {phrase}
-    plural = phrase[:-1] + "ies" if phrase.endswith("y") else phrase + "es" if phrase[-2:] in ("sh", "ch") else phrase + "s"
+    plural = (
+        phrase[:-1] + "ies" if phrase.endswith("y") else phrase + "es" if phrase[-2:] in ("sh", "ch") else phrase + "s"
+    )
     return {phrase, plural}
 
 

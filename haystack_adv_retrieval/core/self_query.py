@@ -1,0 +1,100 @@
+"""What a question asks for: a text to search for and conditions, by the rules or from a model's reply."""
+
+from collections import defaultdict
+from dataclasses import dataclass
+from datetime import date
+from functools import partial
+from typing import Any, Literal
+
+from haystack_adv_retrieval.core.filter_repair import Note, repair
+from haystack_adv_retrieval.core.filter_schema import FilterSchema
+from haystack_adv_retrieval.core.filter_tree import (
+    Expression,
+    clauses_of,
+    emit,
+    parts_by_field,
+    read_filter,
+    weighted,
+)
+from haystack_adv_retrieval.core.query_prompt import certainty_of
+from haystack_adv_retrieval.core.query_rules import read_question
+from haystack_adv_retrieval.core.query_words import Vocabulary
+
+
+@dataclass(frozen=True)
+class Understanding:
+    """
+    What was made of a question.
+
+    :param method: By what: "rules", "llm", or "none" if nothing was understood.
+    :param search: The text to search for.
+    :param tree: The conditions, for `emit`; None if there are none.
+    :param notes: What was coerced, repaired and dropped.
+    :param unexplained: Words that sound like conditions and that the rules do not explain.
+    :param failure: Why the model could not be used.
+    """
+
+    method: Literal["rules", "llm", "none"]
+    search: str
+    tree: Expression | None = None
+    notes: tuple[Note, ...] = ()
+    unexplained: tuple[str, ...] = ()
+    failure: str | None = None
+
+    def report(self) -> dict[str, Any]:
+        """Write it as JSON-ready data."""
+        notes: dict[str, list[dict[str, Any]]] = defaultdict(list)
+        for note in self.notes:
+            notes[note.kind].append({"condition": note.said, "reason": note.reason})
+        return {
+            "method": self.method,
+            "search": self.search,
+            "understood": [{"filters": emit(part), "certainty": sure} for sure, part in parts_by_field(self.tree)],
+            "coerced": notes["coerced"],
+            "repaired": notes["repaired"],
+            "dropped": notes["dropped"],
+            "unexplained": list(self.unexplained),
+            "failure": self.failure,
+        }
+
+
+def understand_by_rules(question: str, vocabulary: Vocabulary, today: date, threshold: float) -> Understanding:
+    """
+    Read a question without a model.
+
+    :param question: The question.
+    :param vocabulary: Of the schema.
+    :param today: The day that relative dates are relative to.
+    :param threshold: Likeness from which on a text counts as a misspelt value.
+    :returns: What was understood.
+    """
+    reading = read_question(question, vocabulary, today)
+    tree, notes = repair(reading.tree, vocabulary.schema, today, threshold)
+    return Understanding("rules", reading.search, tree, tuple(notes), reading.unexplained)
+
+
+def understand_reply(
+    question: str,
+    filters: Any,
+    search: str,
+    rules: Understanding | None,
+    schema: FilterSchema,
+    today: date,
+    threshold: float,
+) -> Understanding:
+    """
+    Read what a model made of a question.
+
+    :param question: The question.
+    :param filters: The filter of the reply, parsed but otherwise untouched.
+    :param search: The text to search for; empty means the question.
+    :param rules: What the rules understood: agreement makes a condition more certain.
+    :param schema: The fields that may be used.
+    :param today: The day that relative dates are relative to.
+    :param threshold: Likeness from which on a text counts as a misspelt value.
+    :returns: What was understood.
+    """
+    agreed = {clause.field for clause in clauses_of(rules.tree)} if rules else set()
+    said = weighted(read_filter(filters), partial(certainty_of, question=question, schema=schema, agreed=agreed))
+    tree, notes = repair(said, schema, today, threshold)
+    return Understanding("llm", search or question, tree, tuple(notes), rules.unexplained if rules else ())
