@@ -1,0 +1,262 @@
+"""The command line: index files, ask the index, look after it, serve it, and measure it."""
+
+import json
+import os
+import sys
+import time
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+import yaml
+from haystack import Document
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.text import Text
+
+from haystack_adv_retrieval.core import chunks
+from haystack_adv_retrieval.document_stores.qdrant_edge_document_store import QdrantEdgeDocumentStore
+from haystack_adv_retrieval.folders import find_files
+from haystack_adv_retrieval.indexing import IndexReport, delete_sources, index_documents
+from haystack_adv_retrieval.maintenance import prune, status
+from haystack_adv_retrieval.pipelines import last_documents, load_pipeline, run_pipeline
+
+app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False, help=__doc__)
+console = Console(highlight=False)
+
+# The patterns by the names that people use; any pipeline file works in their place.
+PATTERNS = {
+    "parent": "parent",
+    "window": "sentence_window",
+    "merge": "auto_merging",
+    "packed": "packed",
+    "summary": "summary_to_detail",
+    "compressed": "compressed",
+    "reranked": "reranked",
+    "full": "full",
+}
+
+# Rich drops these characters; what stands for them keeps every position.
+_CONTROLS = {7: " ", 8: " ", 11: " ", 12: "\n", 13: " "}
+
+Index = Annotated[Path, typer.Option("--from", help="Folder of the index.")]
+Namespace = Annotated[str | None, typer.Option(help="The collection of sources that this is about.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON, on the last line of the output.")]
+Settings = Annotated[
+    list[str] | None,
+    typer.Option("--set", help="Change a setting of the pipeline, e.g. splitter.block_sizes=[600,80]."),
+]
+
+
+@app.command()
+def index(
+    paths: Annotated[list[str], typer.Argument(help="Files, folders and glob patterns.")],
+    to: Annotated[Path, typer.Option("--to", help="Folder of the index; made if it does not exist.")],
+    pipeline: Annotated[str, typer.Option(help="Name or path of the indexing pipeline.")] = "indexing",
+    settings: Settings = None,
+    include: Annotated[list[str] | None, typer.Option(help="Only files that match this pattern.")] = None,
+    namespace: Namespace = None,
+    delete_missing: Annotated[
+        bool, typer.Option("--delete-missing", help="Delete what the index holds of the folders and they no longer.")
+    ] = False,
+    reembed: Annotated[bool, typer.Option("--reembed", help="Replace embeddings of another model.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """
+    Bring an index in step with files. What did not change costs nothing.
+
+    Exits with 1 if something could not be read or indexed; everything else is indexed nevertheless.
+    """
+    started = time.perf_counter()
+    found = find_files(paths, include or ["*"])
+    overrides = _settings(settings)
+    if namespace is not None:
+        overrides["splitter.namespace"] = namespace
+    parts = load_pipeline(pipeline, index=to, overrides=overrides)
+    keep: set[str] = set()
+    with _progress() as progress:
+        task = progress.add_task("Indexing", total=len(found.files), leaves=0)
+
+        def show(report: IndexReport) -> None:
+            keep.update(found.failures)
+            done = report.added + report.updated + report.skipped + len(report.failures)
+            progress.update(task, completed=done, leaves=report.leaves_embedded)
+
+        report = index_documents(
+            found.documents(parts.get_component("reader")),
+            parts.get_component("writer").document_store,
+            parts.get_component("embedder"),
+            parts.get_component("splitter"),
+            reembed=reembed,
+            delete_missing=delete_missing,
+            scope=found.scope,
+            keep=keep,
+            progress=show,
+        )
+    report.failures = found.failures | report.failures
+    for source, reason in report.failures.items():
+        console.print(f"[red]failed[/red]  {_short(source)}: {reason}")
+    seconds = time.perf_counter() - started
+    console.print(
+        f"{report.added} added, {report.updated} updated, {report.skipped} unchanged, {report.deleted} deleted, "
+        f"{len(report.failures)} failed; {report.leaves_embedded} leaves embedded, {report.leaves_reused} reused; "
+        f"{seconds:.1f} s"
+    )
+    if as_json:
+        print(json.dumps(asdict(report) | {"seconds": seconds}))
+    if report.failures:
+        raise typer.Exit(1)
+
+
+@app.command()
+def delete(
+    sources: Annotated[list[str], typer.Argument(help="Sources, as `query` names them.")],
+    index: Index,
+    namespace: Namespace = None,
+    as_json: AsJson = False,
+) -> None:
+    """Delete sources, with everything that belongs to them."""
+    prefix = f"{namespace}::" if namespace else ""
+    wanted = {prefix + source: source for source in sources}
+    wanted |= {prefix + Path(source).resolve().as_posix(): source for source in sources}
+    deleted = [wanted[source_id] for source_id in delete_sources(_store(index), wanted)]
+    for source in sources:
+        console.print(f"{'deleted' if source in deleted else '[red]not in the index[/red]'}  {source}")
+    if as_json:
+        print(json.dumps({"deleted": deleted}))
+    if len(set(deleted)) < len(set(sources)):
+        raise typer.Exit(1)
+
+
+@app.command("status")
+def show_status(index: Index, namespace: Namespace = None, as_json: AsJson = False) -> None:
+    """Tell what is in an index, and whether it is in order."""
+    _report(status(_store(index), namespace=namespace), as_json)
+
+
+@app.command("prune")
+def prune_index(index: Index, namespace: Namespace = None, as_json: AsJson = False) -> None:
+    """Delete what does not belong in an index, such as what an interrupted run left."""
+    _report(prune(_store(index), namespace=namespace), as_json)
+
+
+@app.command()
+def optimize(index: Index) -> None:
+    """Build the graph for approximate search; worth its minutes from about 100,000 leaves on."""
+    with console.status("Building the graph"):
+        changed = _store(index).optimize()
+    console.print("The index was optimized." if changed else "The index was optimal already.")
+
+
+@app.command()
+def query(
+    question: Annotated[str, typer.Argument(help="What to look for.")],
+    index: Index,
+    pattern: Annotated[str, typer.Option(help=f"{', '.join(PATTERNS)}, or the path of a pipeline file.")] = "parent",
+    top_k: Annotated[int | None, typer.Option(min=1, help="How many results to show.")] = None,
+    max_length: Annotated[int | None, typer.Option(min=1, help="Budget over all results, in characters.")] = None,
+    filters: Annotated[str | None, typer.Option("--filter", help="A Haystack filter as JSON.")] = None,
+    settings: Settings = None,
+    as_json: AsJson = False,
+) -> None:
+    """Ask the index, and show what was found and what is handed over instead."""
+    _store(index)
+    pipeline = load_pipeline(PATTERNS.get(pattern, pattern), index=index, overrides=_settings(settings))
+    wanted = _json("--filter", filters) if filters else None
+    outputs = run_pipeline(pipeline, question, top_k=top_k, max_length=max_length, filters=wanted)
+    documents = last_documents(pipeline, outputs)
+    if as_json:
+        print(json.dumps({"query": question, "pattern": pattern, "documents": [_plain(d) for d in documents]}))
+        return
+    for rank, document in enumerate(documents, start=1):
+        _show(rank, document)
+    if not documents:
+        console.print("Nothing was found.")
+
+
+def _store(folder: Path) -> QdrantEdgeDocumentStore:
+    """Open an index that exists; a mistyped folder should not become an empty index."""
+    if not folder.is_dir():
+        raise FileNotFoundError(f"There is no index in {folder}. Make one with: adv-retrieval index PATH --to {folder}")
+    return QdrantEdgeDocumentStore(str(folder))
+
+
+def _settings(given: list[str] | None) -> dict[str, Any]:
+    """Read `component.parameter=value`, the value as YAML."""
+    settings: dict[str, Any] = {}
+    for setting in given or []:
+        name, equals, value = setting.partition("=")
+        if not equals:
+            raise ValueError(f"--set must look like component.parameter=value, got {setting!r}")
+        settings[name] = yaml.safe_load(value)
+    return settings
+
+
+def _json(option: str, value: str) -> Any:
+    try:
+        return json.loads(value)
+    except ValueError as error:
+        raise ValueError(f"{option} must be JSON, got {value!r}: {error}") from error
+
+
+def _progress() -> Progress:
+    return Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("sources, {task.fields[leaves]} leaves embedded"),
+        TimeElapsedColumn(),
+        console=console,
+        transient=True,
+    )
+
+
+def _report(report: Any, as_json: bool) -> None:
+    """Print a report's fields, a line each."""
+    plain = asdict(report)
+    for name, value in plain.items():
+        console.print(f"{name.replace('_', ' '):<18} {value if value not in ([], {}, None) else '-'}")
+    if as_json:
+        print(json.dumps(plain))
+
+
+def _plain(document: Document) -> dict[str, Any]:
+    return {"id": document.id, "content": document.content, "score": document.score, "meta": document.meta}
+
+
+def _show(rank: int, document: Document) -> None:
+    """Print a result: where it is from, the hit that was found, and the text that is handed over around it."""
+    meta, text = document.meta, document.content or ""
+    place = [_short(meta.get(chunks.SOURCE_ID, "")), f"page {meta.get(chunks.PAGE, 1)}", meta.get(chunks.HEADINGS)]
+    score = "" if document.score is None else f"  score {document.score:.4f}"
+    console.print(f"\n[bold]{rank}[/bold]  [cyan]{' · '.join(filter(None, place))}[/cyan]{score}")
+    body = Text(text.translate(_CONTROLS))
+    offset = meta.get(chunks.START, 0)
+    kept = meta.get(chunks.KEPT_SPANS)
+    for start, end, _ in [] if kept else meta.get(chunks.MATCHED_SPANS, []):
+        body.stylize("bold black on yellow", max(0, start - offset), max(0, end - offset))
+    matched = meta.get(chunks.MATCHED_SPANS) or []
+    if matched and not kept:
+        start, end, _ = matched[0]
+        found = body.plain[max(0, start - offset) : max(0, end - offset)].strip()
+        console.print(Text.assemble(("found  ", "dim"), (found, "yellow")))
+    console.print(Text.assemble(("read   ", "dim"), f"{len(text)} characters"))
+    body.rstrip()
+    console.print(body)
+
+
+def _short(source: str) -> str:
+    """Show a path relative to where the user is, when it lies below."""
+    here = Path.cwd().as_posix() + "/"
+    return source.removeprefix(here)
+
+
+def main() -> None:
+    """Run the command line; errors of use become one line."""
+    os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
+    try:
+        app()
+    except (ValueError, FileNotFoundError, RuntimeError) as error:
+        console.print(f"[red]Error:[/red] {error}", highlight=False)
+        sys.exit(2)

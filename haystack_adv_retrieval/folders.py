@@ -1,0 +1,102 @@
+"""Files and folders as sources of an index."""
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from fnmatch import fnmatch
+from glob import glob, has_magic
+from pathlib import Path
+from typing import Any
+
+from haystack import Document
+
+from haystack_adv_retrieval.components.file_reader import SUFFIXES, FileReader
+
+METADATA_FILE = "metadata.jsonl"
+
+
+@dataclass
+class Folders:
+    """
+    The files that were named on a command line, with the metadata that lies beside them.
+
+    A file `metadata.jsonl` in a folder describes files of that folder, one a line:
+    `{"file": "refunds.md", "meta": {"year": 2024}}`.
+
+    :param files: The files, sorted.
+    :param scope: Paths of the folders, each ending with "/": what lies below is listed completely.
+    :param meta: Metadata by file.
+    :param failures: The reason by path, for what could not be read.
+    """
+
+    files: list[Path] = field(default_factory=list)
+    scope: list[str] = field(default_factory=list)
+    meta: dict[Path, dict[str, Any]] = field(default_factory=dict)
+    failures: dict[str, str] = field(default_factory=dict)
+
+    def documents(self, reader: FileReader) -> Iterator[Document]:
+        """
+        Read the files one after another; those that cannot be read are added to `failures`.
+
+        :param reader: Reads them.
+        :returns: The documents.
+        """
+        for file in self.files:
+            result = reader.run(sources=[file], meta=self.meta.get(file, {}))
+            self.failures |= {failed["source"]: failed["reason"] for failed in result["failed"]}
+            yield from result["documents"]
+
+
+def find_files(paths: Sequence[str], include: Sequence[str] = ("*",)) -> Folders:
+    """
+    Find the files to index.
+
+    :param paths: Files, folders (searched at every depth, but not in hidden files and folders) and glob patterns.
+    :param include: Patterns of which a file's name or its path below the folder has to match one.
+    :returns: What was found. A path that does not exist, and a named file of a type that cannot be read, is a failure.
+    """
+    found = Folders()
+    files: set[Path] = set()
+    for path in paths:
+        matches = sorted(glob(path, recursive=True)) if has_magic(path) and not Path(path).exists() else [path]
+        for match in map(Path, matches):
+            if match.is_dir():
+                folder = match.resolve()
+                files.update(_below(folder, include))
+                if list(include) == ["*"]:
+                    found.scope.append(folder.as_posix().rstrip("/") + "/")
+            elif match.is_file():
+                files.add(match.resolve())
+            else:
+                found.failures[str(match)] = "there is no such file or folder"
+        if not matches:
+            found.failures[path] = "no file matches this pattern"
+    found.files = sorted(files)
+    for folder in sorted({file.parent for file in files}):
+        _read_metadata(folder, found)
+    return found
+
+
+def _below(folder: Path, include: Sequence[str]) -> Iterator[Path]:
+    for file in folder.rglob("*"):
+        below = file.relative_to(folder)
+        is_hidden = any(part.startswith(".") for part in below.parts)
+        if is_hidden or file.suffix.lower() not in SUFFIXES or not file.is_file():
+            continue
+        if any(fnmatch(file.name, pattern) or fnmatch(below.as_posix(), pattern) for pattern in include):
+            yield file.resolve()
+
+
+def _read_metadata(folder: Path, found: Folders) -> None:
+    """Read the metadata that lies beside the files of a folder."""
+    path = folder / METADATA_FILE
+    if not path.is_file():
+        return
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
+        if not line.strip():
+            continue
+        try:
+            row = json.loads(line)
+            found.meta[(folder / row["file"]).resolve()] = dict(row["meta"])
+        except (ValueError, KeyError, TypeError) as error:
+            found.failures[f"{path}:{number}"] = f"this line of metadata was not understood: {error!r}"
