@@ -200,36 +200,34 @@ class HierarchicalSplitter:
         hierarchy = Hierarchy(text, blocks, self._ruler(text, blocks), self.language)
         levels = hierarchy.levels(self.block_sizes, sentence_leaves=self.leaf == "sentence", overlap=self.split_overlap)
         outline = Outline(text, blocks)
-        leaf_level = len(self.block_sizes)
-        shared = {key: value for key, value in source.items() if key in _SHARED}
         user = chunks.user_meta(source)
         is_flat = not any(isinstance(value, list | dict | set) for value in user.values())
+        shared = {key: source[key] for key in _SHARED if key in source}
         leaf_ranges = _leaf_ranges(levels)
         result: list[list[Document]] = []
         parents: list[Document] = []
         for level, families in enumerate(levels, start=1):
+            unit = "leaf" if level == len(levels) else "block"
+            ranges = iter(leaf_ranges[level - 1])
             documents: list[Document] = []
             for family, siblings in enumerate(families):
-                for span in siblings:
-                    split_id = len(documents)
-                    leaf_start, leaf_end = leaf_ranges[level - 1][split_id]
-                    meta = (user if is_flat else copy.deepcopy(user)) | shared
-                    meta |= {
-                        chunks.UNIT: "leaf" if level == leaf_level else "block",
-                        chunks.LEVEL: level,
+                common = shared | {chunks.UNIT: unit, chunks.LEVEL: level}
+                if level > 1:
+                    parent = parents[family]
+                    common[chunks.PARENT_ID] = parent.id
+                    common[chunks.PARENT_START] = parent.meta[chunks.START]
+                    common[chunks.PARENT_END] = parent.meta[chunks.END]
+                for split_id, (span, (leaf_start, leaf_end)) in enumerate(zip(siblings, ranges), len(documents)):
+                    meta = {
+                        **(user if is_flat else copy.deepcopy(user)),
+                        **common,
                         chunks.SPLIT_ID: split_id,
                         chunks.START: span.start,
                         chunks.END: span.end,
                         chunks.LEAF_START: leaf_start,
                         chunks.LEAF_END: leaf_end,
-                        chunks.LEAF_COUNT: len(leaf_ranges[-1]),
                         **outline.at(span.start),
                     }
-                    if level > 1:
-                        parent = parents[family]
-                        meta[chunks.PARENT_ID] = parent.id
-                        meta[chunks.PARENT_START] = parent.meta[chunks.START]
-                        meta[chunks.PARENT_END] = parent.meta[chunks.END]
                     address = chunks.chunk_id(source[chunks.SOURCE_ID], source[chunks.SOURCE_VERSION], level, split_id)
                     documents.append(Document(id=address, content=span.text(text), meta=meta))
             result.append(documents)

@@ -4,6 +4,7 @@ import itertools
 import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
 
 from haystack_adv_retrieval.core.graphemes import LONGEST_CLUSTER, grapheme_at, is_grapheme_boundary
 from haystack_adv_retrieval.core.rulers import Ruler
@@ -13,7 +14,7 @@ from haystack_adv_retrieval.core.structure import ATOMIC, Block
 
 # Where a unit that is too long may be cut: a table or code between lines, a sentence at a clause, else at a word.
 _LINE = re.compile(r"\n(?:[^\S\n]*\n)*")
-_CLAUSE = re.compile(r"[,;:)\u2013\u2014\u3001\uff0c\uff1b\uff1a]\s*")
+_CLAUSE = re.compile(r"[,;:)\u2013]\s+|[\u2014\u3001\uff0c\uff1b\uff1a]\s*")
 _WORD = re.compile(r"\s+")
 
 # A block is not cut off below this share of its size, and a section below it joins its neighbour.
@@ -46,7 +47,6 @@ class Hierarchy:
             for previous, block in itertools.pairwise(blocks)
             if block.kind == "heading" and previous.kind != "heading"
         ]
-        self._sentences: dict[int, list[int]] = {}  # of a block, found when first needed
 
     def levels(self, block_sizes: Sequence[int], *, sentence_leaves: bool, overlap: int = 0) -> list[list[list[Span]]]:
         """
@@ -108,14 +108,16 @@ class Hierarchy:
 
     def _cut(self, span: Span, size: int, overlap: int = 0) -> Iterator[Span]:
         """Cut a span into pieces of at most `size`."""
-        start, fresh = span.start, span.start  # with an overlap, what is new in a piece begins after its start
-        while (furthest := self._ruler.reach(start, size)) < span.end:
-            earliest = max(self._ruler.reach(start, max(1, size // SMALLEST_SHARE)), fresh + 1)
-            target = furthest
+        start, furthest = span.start, self._ruler.reach(span.start, size)
+        if furthest < span.end:
+            smallest = max(1, size // SMALLEST_SHARE)
             second_last = self._ruler.reach_back(span.end, size)
+            not_a_crumb = self._ruler.reach_back(span.end, smallest)
+        fresh = start  # with an overlap, what is new in a piece begins after its start
+        while furthest < span.end:
+            earliest, target = max(self._ruler.reach(start, smallest), fresh + 1), furthest
             if second_last <= furthest:  # two pieces are left to make: balance them
                 target = (second_last + furthest) // 2
-                not_a_crumb = self._ruler.reach_back(span.end, max(1, size // SMALLEST_SHARE))
                 earliest, furthest = max(earliest, second_last), max(min(furthest, not_a_crumb), fresh + 1)
             cut = self._best_cut(start, fresh, min(earliest, furthest), furthest, target)
             if cut >= span.end:
@@ -125,25 +127,28 @@ class Hierarchy:
             repeated = self._cuts(previous, cut)[-overlap:] if overlap else []
             if repeated and self._ruler.reach(repeated[0], size) > cut:
                 start = repeated[0]
+            furthest = self._ruler.reach(start, size)
         yield Span(start, span.end)
 
     def _best_cut(self, start: int, fresh: int, earliest: int, furthest: int, target: int) -> int:
         """Choose where to end a piece: the strongest kind of break first, then the one nearest to the target."""
-        first = bisect_left(self._paragraphs, earliest)
-        if first < (last := bisect_right(self._paragraphs, furthest)):
-            return _nearest(self._paragraphs[first:last], target)
-        if cuts := self._cuts(fresh, furthest + 1):
+        first, last = bisect_left(self._paragraphs, earliest), bisect_right(self._paragraphs, furthest)
+        if first < last:
+            return _nearest(self._paragraphs, first, last, target)
+        last = bisect_right(self._sentences, furthest)
+        if self._sentences[last - 1] > fresh:
             # Where no sentence ends late enough, a small piece is still better than a torn sentence.
-            return _nearest(cuts[bisect_left(cuts, earliest) :] or cuts[-1:], target)
+            first = min(bisect_left(self._sentences, earliest), last - 1)
+            return _nearest(self._sentences, first, last, target)
         block = self._blocks[bisect_right(self._starts, fresh) - 1]
         for pattern in (_LINE, _WORD) if block.kind in ATOMIC else (_CLAUSE, _WORD):
-            found = (match.end() for match in pattern.finditer(self._text, earliest - 1, furthest))
-            cuts = [cut for cut in found if earliest <= cut and is_grapheme_boundary(self._text, cut, start)]
-            if cuts:
-                return _nearest(cuts, target)
+            found = [match.end() for match in pattern.finditer(self._text, earliest - 1, furthest)]
+            for cut in sorted(found, key=lambda cut: abs(cut - target)):
+                if cut >= earliest and is_grapheme_boundary(self._text, cut, start):
+                    return cut
         # Inside an endless word; if one grapheme cluster fills the whole piece, behind it.
         target = min(target, furthest)
-        nearby = (*range(target, fresh, -1), *range(target + 1, furthest + 1 + LONGEST_CLUSTER))
+        nearby = itertools.chain(range(target, fresh, -1), range(target + 1, furthest + 1 + LONGEST_CLUSTER))
         return next((cut for cut in nearby if self._can_end(start, cut)), len(self._text))
 
     def _can_end(self, start: int, position: int) -> bool:
@@ -155,23 +160,24 @@ class Hierarchy:
         # White space begins a piece only where it carries a mark that makes it visible.
         return not grapheme_at(self._text, position).isspace()
 
+    @cached_property
+    def _sentences(self) -> list[int]:
+        """Where blocks and sentences start; a heading, a table or code has no sentences."""
+        starts: list[int] = []
+        for block in self._blocks:
+            starts.append(block.span.start)
+            if block.kind != "heading" and block.kind not in ATOMIC:
+                starts += sentence_cuts(self._text, block.span, self._language)
+        return starts
+
     def _cuts(self, after: int, before: int) -> list[int]:
         """Find the starts of blocks and sentences strictly between two positions."""
-        cuts: list[int] = []
-        first = max(0, bisect_right(self._starts, after) - 1)
-        for index in range(first, bisect_left(self._starts, before)):
-            if index not in self._sentences:
-                block = self._blocks[index]
-                is_text = block.kind not in ATOMIC and block.kind != "heading"
-                inner = sentence_cuts(self._text, block.span, self._language) if is_text else []
-                pieces = tile(self._text, inner, block.span) if inner else [block.span]
-                self._sentences[index] = [piece.start for piece in pieces]
-            sentences = self._sentences[index]
-            cuts.extend(sentences[bisect_right(sentences, after) : bisect_left(sentences, before)])
-        return cuts
+        return self._sentences[bisect_right(self._sentences, after) : bisect_left(self._sentences, before)]
 
 
-def _nearest(cuts: Sequence[int], target: int) -> int:
-    """Find the cut nearest to a target, in ascending cuts; of two the earlier."""
-    index = bisect_left(cuts, target)
-    return min(cuts[max(0, index - 1) : index + 1], key=lambda cut: abs(cut - target))
+def _nearest(cuts: Sequence[int], first: int, last: int, target: int) -> int:
+    """Find the one of `cuts[first:last]`, which ascend, that is nearest to a target; of two the earlier."""
+    index = bisect_left(cuts, target, first, last)
+    if index == last or (index > first and target - cuts[index - 1] <= cuts[index] - target):
+        index -= 1
+    return cuts[index]

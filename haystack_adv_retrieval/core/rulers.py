@@ -14,7 +14,7 @@ from haystack_adv_retrieval.core.spans import Span
 # Scripts without spaces between words, in which every character counts as a word, as word processors do.
 _UNSPACED = ((0x3040, 0x30FF), (0x3400, 0x4DBF), (0x4E00, 0x9FFF), (0xF900, 0xFAFF), (0x20000, 0x3FFFF))
 # A longer run of characters (an address, a hash, base64) counts once per so many.
-LONGEST_WORD = 32
+LONGEST_UNIT = 32
 _IS_BLANK = np.array([chr(code).isspace() for code in range(0x3001)] + [False])
 _NONBLANK = re.compile(r"\S")
 
@@ -95,21 +95,22 @@ def word_starts(text: str) -> list[int]:
     :param text: Any text.
     :returns: Positions, ascending.
     """
-    codes = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), dtype=np.uint32)
-    blank = _IS_BLANK[np.minimum(codes, len(_IS_BLANK) - 1)]
-    unspaced = np.zeros_like(blank)
-    if not text.isascii():
+    if text.isascii():
+        codes = np.frombuffer(text.encode(), dtype=np.uint8)
+        blank = _IS_BLANK[codes]
+        begins = ~blank
+        begins[1:] &= blank[:-1]
+    else:
+        codes = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), dtype=np.uint32)
+        blank = _IS_BLANK[np.minimum(codes, len(_IS_BLANK) - 1)]
+        unspaced = np.zeros_like(blank)
         for first, last in _UNSPACED:
             unspaced |= (codes >= first) & (codes <= last)
-    begins = ~blank
-    begins[1:] &= unspaced[1:] | blank[:-1] | unspaced[:-1]
+        begins = ~blank
+        begins[1:] &= blank[:-1] | unspaced[1:] | unspaced[:-1]
     starts = np.flatnonzero(begins)
-    lengths = np.diff(starts, append=len(codes))
-    if (lengths > LONGEST_WORD).any():
-        positions = np.arange(len(codes))
-        run_start = np.maximum.accumulate(np.where(begins, positions, 0))
-        starts = np.flatnonzero(~blank & ((positions - run_start) % LONGEST_WORD == 0))
-    return cast(list[int], starts.tolist())
+    inner = _inside_long_units(starts, np.append(starts[1:], len(codes)))
+    return cast(list[int], np.sort(np.concatenate([starts, inner[~blank[inner]]])).tolist())
 
 
 def token_starts(text: str, pieces: Sequence[Span], tokenizer: Tokenizer) -> list[int]:
@@ -119,12 +120,22 @@ def token_starts(text: str, pieces: Sequence[Span], tokenizer: Tokenizer) -> lis
     :param text: Any text.
     :param pieces: Spans that tile it, at whose borders no token may reach across; they are tokenised in parallel.
     :param tokenizer: A tokenizer without truncation.
-    :returns: Positions, ascending.
+    :returns: Positions, ascending; an unknown word that became one long token has several.
     """
-    starts: list[int] = []
+    starts: set[int] = set()
     for first in range(0, len(pieces), 256):
         batch = pieces[first : first + 256]
         contents = [without_surrogates(piece.text(text)) for piece in batch]
         for piece, encoding in zip(batch, tokenizer.encode_batch(contents, add_special_tokens=False), strict=True):
-            starts.extend(piece.start + start for start, _ in encoding.offsets)
-    return sorted(set(starts))
+            for start, end in encoding.offsets:
+                starts.add(piece.start + start)
+                if end - start > LONGEST_UNIT:
+                    starts.update(range(piece.start + start, piece.start + end, LONGEST_UNIT))
+    return sorted(starts)
+
+
+def _inside_long_units(starts: np.ndarray, ends: np.ndarray) -> np.ndarray:
+    """Find where a unit is divided because it is longer than `LONGEST_UNIT`."""
+    more = np.maximum(0, (ends - starts - 1) // LONGEST_UNIT)
+    ordinals = np.arange(1, more.sum() + 1) - np.repeat(np.cumsum(more) - more, more)
+    return np.repeat(starts, more) + ordinals * LONGEST_UNIT

@@ -1,18 +1,24 @@
 """Sentence spans of a text, offline and without losing a character."""
 
 import re
-from collections.abc import Iterable
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator
+from itertools import accumulate, pairwise
 
 import sentencex
 
 from haystack_adv_retrieval.core.graphemes import is_grapheme_boundary
 from haystack_adv_retrieval.core.spans import Span
 
-_PARAGRAPH_END = re.compile(r"\n(?:[^\S\n]*\n)+|\f")
+_BLANK_LINES = re.compile(r"\n(?:[^\S\n]*\n)+")
+_NONBLANK = re.compile(r"\S")
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 # Nobody wraps lines at more than this, so in a paragraph with a longer line every newline ends a paragraph.
 WIDEST_WRAP = 160
+# sentencex takes quadratic time where punctuation is dense, so it is shown a long paragraph in windows of so many
+# characters, and not believed at the end of one, where it does not see what follows.
+_WINDOW, _MARGIN = 2048, 256
 
 
 def sentence_spans(text: str, language: str = "en") -> list[Span]:
@@ -27,9 +33,9 @@ def sentence_spans(text: str, language: str = "en") -> list[Span]:
     :returns: Disjoint, non-blank spans in ascending order, whose concatenation is the text; none for a blank text.
     """
     return [
-        sentence
+        Span(*ends)
         for paragraph in paragraph_spans(text)
-        for sentence in tile(text, sentence_cuts(text, paragraph, language), paragraph)
+        for ends in pairwise([paragraph.start, *sentence_cuts(text, paragraph, language), paragraph.end])
     ]
 
 
@@ -40,27 +46,54 @@ def paragraph_spans(text: str) -> list[Span]:
     :param text: Any text.
     :returns: Disjoint, non-blank spans in ascending order, whose concatenation is the text; none for a blank text.
     """
-    whole = Span(0, len(text))
-    blocks = tile(text, (match.end() for match in _PARAGRAPH_END.finditer(text)), whole)
-    return [line for block in blocks for line in unwrapped_lines(text, block)]
+    ends = [match.end() for match in _BLANK_LINES.finditer(text)]
+    ends += [match.end() for match in re.finditer("\f", text)]
+    return [line for block in tile(text, ends, Span(0, len(text))) for line in unwrapped_lines(text, block)]
 
 
 def unwrapped_lines(text: str, block: Span) -> list[Span]:
     """Split a block into its lines if they are too long to be wrapped ones; else it stays whole."""
-    starts: list[int] = []
-    longest, start = 0, block.start
-    while (newline := text.find("\n", start, block.end)) >= 0:
-        longest = max(longest, newline - start)
-        start = newline + 1
-        starts.append(start)
-    is_wrapped = max(longest, block.end - start) <= WIDEST_WRAP
-    return [block] if is_wrapped or not starts else tile(text, starts, block)
+    lengths = [len(line) for line in block.text(text).split("\n")]
+    if len(lengths) == 1 or max(lengths) <= WIDEST_WRAP:
+        return [block]
+    return tile(text, accumulate((length + 1 for length in lengths), initial=block.start), block)
 
 
 def sentence_cuts(text: str, paragraph: Span, language: str = "en") -> list[int]:
-    """Find where sentences start inside a paragraph, in positions of the text; its own start is not among them."""
-    sentences = sentencex.get_sentence_boundaries(language, without_surrogates(paragraph.text(text)))
-    return [paragraph.start + sentence["start_index"] for sentence in sentences[1:]]
+    """
+    Find where sentences start inside a paragraph; its own start is not among them.
+
+    :param text: The text that holds the paragraph.
+    :param paragraph: A span of it.
+    :param language: ISO 639 code.
+    :returns: Positions in the text, ascending. The pieces between them are not blank and tear no grapheme cluster.
+    """
+    cuts: list[int] = []
+    first = _NONBLANK.search(text, paragraph.start, paragraph.end)
+    done = first.start() if first else paragraph.end
+    for start in _sentence_starts(text, paragraph, language):
+        if start <= done:
+            continue
+        if text[start].isspace():  # it belongs to the sentence before it
+            visible = _NONBLANK.search(text, start, paragraph.end)
+            start = visible.start() if visible else paragraph.end
+        if start < paragraph.end and is_grapheme_boundary(text, start):
+            cuts.append(start)
+        done = start
+    return cuts
+
+
+def _sentence_starts(text: str, paragraph: Span, language: str) -> Iterator[int]:
+    start = paragraph.start
+    while start < paragraph.end:
+        end = min(start + _WINDOW, paragraph.end)
+        sentences = sentencex.get_sentence_boundaries(language, without_surrogates(text[start:end]))
+        starts = [start + sentence["start_index"] for sentence in sentences[1:]]
+        if end < paragraph.end:
+            end -= _MARGIN
+            starts = starts[: bisect_right(starts, end)]
+        yield from starts
+        start = end if not starts or end == paragraph.end else starts[-1]
 
 
 def without_surrogates(text: str) -> str:
@@ -81,9 +114,10 @@ def tile(text: str, cuts: Iterable[int], within: Span) -> list[Span]:
     """
     pieces: list[Span] = []
     start = within.start
-    inside = sorted({cut for cut in cuts if within.start < cut < within.end and is_grapheme_boundary(text, cut)})
-    for cut in [*inside, within.end]:
-        if start < cut and not text[start:cut].isspace():
+    for cut in [*sorted(cuts), within.end]:
+        if not start < cut <= within.end or (cut < within.end and not is_grapheme_boundary(text, cut)):
+            continue
+        if not text[start:cut].isspace():
             pieces.append(Span(start, cut))
         elif pieces:
             pieces[-1] = Span(pieces[-1].start, cut)

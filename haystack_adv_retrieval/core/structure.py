@@ -13,9 +13,10 @@ from haystack_adv_retrieval.core.spans import Span
 Structure = Literal["auto", "markdown", "plain"]
 Kind = Literal["heading", "paragraph", "item", "table", "code", "front_matter"]
 
-_FRONT_MATTER = re.compile(r"\A---[ \t]*\r?\n(?:.*\r?\n)*?(?:---|\.\.\.)[ \t]*(?:\r?\n|\Z)")
+_FRONT_MATTER = re.compile(r"\A---[ \t]*\r?\n(?:.*\n)*?(?:---|\.\.\.)[ \t]*(?:\r?\n|\Z)")
 _NEWLINE = re.compile(r"\n")
-_LOOKS_LIKE_MARKDOWN = re.compile(r"^(?:#{1,6}[ \t]+\S|```|~~~|\|?[ \t]*:?-{3,}:?[ \t]*\|)", re.MULTILINE)
+# Searched for in a text with a newline in front of it: a pattern that begins with a fixed character is found fast.
+_LOOKS_LIKE_MARKDOWN = re.compile(r"\n(?:#{1,6}[ \t]+\S|```|~~~|\|?[ \t]*:?-{3,}:?[ \t]*\|)")
 
 # Only the block structure is needed. Indented code and reference definitions are left out: converted texts are full of
 # accidental ones.
@@ -62,7 +63,7 @@ def find_blocks(text: str, structure: Structure = "auto") -> list[Block]:
     :returns: Blocks that tile the text, in ascending order; none for a blank text.
     """
     if structure == "auto":
-        structure = "markdown" if _LOOKS_LIKE_MARKDOWN.search(text) or _FRONT_MATTER.match(text) else "plain"
+        structure = "markdown" if _LOOKS_LIKE_MARKDOWN.search(f"\n{text}") or _FRONT_MATTER.match(text) else "plain"
     if structure == "plain":
         return [Block("paragraph", span) for span in paragraph_spans(text)]
     found = _markdown_blocks(text)
