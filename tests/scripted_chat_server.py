@@ -81,7 +81,7 @@ class ChatServer:
 
     def generator(self, **kwargs: Any) -> OpenAIChatGenerator:
         """Make a chat generator that talks to this server, without retries of its own."""
-        defaults = {"api_key": Secret.from_token("none"), "model": "scripted", "max_retries": 0}
+        defaults: dict[str, Any] = {"api_key": Secret.from_token("none"), "model": "scripted", "max_retries": 0}
         return OpenAIChatGenerator(api_base_url=self.url, **defaults | kwargs)
 
     def stop(self) -> None:

@@ -268,7 +268,7 @@ class LLMRanker:
                 if self.raise_on_failure:
                     raise RuntimeError(reason) from errors[0]
         if reason:
-            logger.warning("LLMRanker: {reason}. What was not judged keeps its order.", reason=reason)
+            logger.warning("LLMRanker keeps the order of what it could not judge: {reason}", reason=reason)
         ranks = {index: candidate.score for index, candidate in enumerate(candidates)} if scores is None else scores
         best = list(ranks.items())[: self.top_k if top_k is None else top_k]
         return {

@@ -120,8 +120,8 @@ def points(rankings: Sequence[Tiers]) -> dict[int, float]:
     """
     Combine rankings by a Borda count.
 
-    A place is worth what it is worth in DCG, `1 / log2(rank + 1)`, not one point a place: else a good candidate that one
-    of the rankings put last could never make up for it. Ties share the points of their places.
+    A place has the worth it has in DCG, `1 / log2(rank + 1)`, and not one point a place: else a good candidate that
+    one of the rankings put last could never make up for it. Ties share the worth of their places.
 
     :param rankings: Rankings of the same candidates.
     :returns: For each candidate its mean points, from 0 to 1; 1 is first in every ranking.
