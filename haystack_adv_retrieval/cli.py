@@ -1,9 +1,9 @@
 """The command line: index files, ask the index, look after it, serve it, and measure it."""
 
 import json
-import os
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
@@ -11,6 +11,7 @@ from typing import Annotated, Any
 import typer
 import yaml
 from haystack import Document
+from huggingface_hub.utils.tqdm import disable_progress_bars
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.text import Text
@@ -73,7 +74,7 @@ def index(
     overrides = _settings(settings)
     if namespace is not None:
         overrides["splitter.namespace"] = namespace
-    parts = load_pipeline(pipeline, index=to, overrides=overrides)
+    part: Callable[[str], Any] = load_pipeline(pipeline, index=to, overrides=overrides).get_component
     keep: set[str] = set()
     with _progress() as progress:
         task = progress.add_task("Indexing", total=len(found.files), leaves=0)
@@ -84,10 +85,10 @@ def index(
             progress.update(task, completed=done, leaves=report.leaves_embedded)
 
         report = index_documents(
-            found.documents(parts.get_component("reader")),
-            parts.get_component("writer").document_store,
-            parts.get_component("embedder"),
-            parts.get_component("splitter"),
+            found.documents(part("reader")),
+            part("writer").document_store,
+            part("embedder"),
+            part("splitter"),
             reembed=reembed,
             delete_missing=delete_missing,
             scope=found.scope,
@@ -254,7 +255,7 @@ def _short(source: str) -> str:
 
 def main() -> None:
     """Run the command line; errors of use become one line."""
-    os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
+    disable_progress_bars()  # of models that are loaded; the commands show their own
     try:
         app()
     except (ValueError, FileNotFoundError, RuntimeError) as error:
