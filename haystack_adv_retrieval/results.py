@@ -1,27 +1,38 @@
-"""What retrieval patterns return: documents with scores, the hits behind them, and a common budget."""
+"""What retrieval patterns return: passages of text with the hits behind them, best first and within a budget."""
 
 import copy
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from statistics import fmean
 from typing import Any, Literal, get_args
 
-from haystack import Document
+from haystack import Document, logging
 
+from haystack_adv_retrieval.budgets import LengthUnit, cut, length_of
 from haystack_adv_retrieval.core import chunks
-from haystack_adv_retrieval.core.excerpts import excerpt
-from haystack_adv_retrieval.core.rulers import CharacterRuler, Ruler, UnitRuler, token_starts, word_starts
+from haystack_adv_retrieval.core.lineage import extent_of
 from haystack_adv_retrieval.core.spans import Span
-from haystack_adv_retrieval.models import load_tokenizer
 
-LengthUnit = Literal["character", "word", "token"]
+logger = logging.getLogger(__name__)
+
 ScoreAggregation = Literal["max", "sum", "mean"]
 
 _AGGREGATIONS: dict[str, Callable[[list[float]], float]] = {"max": max, "sum": sum, "mean": fmean}
-# What describes one stored chunk and not the span that it becomes a part of.
-_CHUNK_ONLY = frozenset(
-    {chunks.UNIT, chunks.LEVEL, chunks.SPLIT_ID, chunks.PARENT_ID, chunks.PARENT_START, chunks.PARENT_END}
-)
+
+
+@dataclass
+class Passage:
+    """
+    What a pattern wants to return.
+
+    :param chunk: The text: a hit, a stored chunk in its place, or a span fused out of several.
+    :param hits: The hits that it stands for.
+    :param missing: Ids of chunks that should be in the store and are not.
+    """
+
+    chunk: Document
+    hits: list[Document]
+    missing: list[str] = field(default_factory=list)
 
 
 def check_choice(name: str, value: str, allowed: Any) -> None:
@@ -48,25 +59,6 @@ def check_at_least(minimum: int, **parameters: int | None) -> None:
     for name, value in parameters.items():
         if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < minimum):
             raise ValueError(f"{name} must be a whole number of at least {minimum}, got {value!r}")
-
-
-def ruler_of(text: str, unit: LengthUnit) -> Ruler:
-    """
-    Make a ruler for a text.
-
-    :param text: The text.
-    :param unit: What it counts; tokens are those of the default embedding model.
-    :returns: The ruler.
-    """
-    if unit == "character":
-        return CharacterRuler(text)
-    starts = word_starts(text) if unit == "word" else token_starts(text, [Span(0, len(text))], load_tokenizer())
-    return UnitRuler(starts, len(text))
-
-
-def length_of(text: str, unit: LengthUnit) -> int:
-    """Measure a text without the white space around it."""
-    return ruler_of(text, unit).count(0, len(text))
 
 
 def aggregate(scores: Iterable[float | None], how: ScoreAggregation = "max") -> float | None:
@@ -96,6 +88,75 @@ def best_of_each(documents: Iterable[Document]) -> list[Document]:
     return list(best.values())
 
 
+def best_passages(
+    passages: Iterable[Passage],
+    hits: Sequence[Document],
+    *,
+    score_aggregation: ScoreAggregation = "max",
+    top_k: int | None = None,
+    max_length: int | None = None,
+    length_unit: LengthUnit = "character",
+) -> list[Document]:
+    """
+    Make results out of passages: best score first, equal ones in the order of the hits, within a budget.
+
+    Passages of the same chunk collapse. Results are taken whole; one that does not fit is left out and a smaller one
+    further down may take its place. If already the best one exceeds the budget, it is cut to whole sentences around its
+    best hit.
+
+    :param passages: The passages; no hit is behind two of them.
+    :param hits: All hits, each once, in the order in which they were retrieved.
+    :param score_aggregation: How the scores of the hits behind a result make its score.
+    :param top_k: How many results to keep at most; None keeps all.
+    :param max_length: Budget over all of them together; None sets none.
+    :param length_unit: Unit of the budget.
+    :returns: The results: copies with the hits behind each in their metadata, without embeddings.
+    """
+    place = {hit.id: number for number, hit in enumerate(hits)}
+    collapsed: dict[str, Passage] = {}
+    for passage in passages:
+        known = collapsed.setdefault(passage.chunk.id, Passage(passage.chunk, []))
+        known.hits = sorted([*known.hits, *passage.hits], key=lambda hit: place[hit.id])
+        known.missing += passage.missing
+    in_order = sorted(collapsed.values(), key=lambda passage: place[passage.hits[0].id])
+    kept: list[Document] = []
+    left = max_length
+    for document in by_score(_result(passage, score_aggregation) for passage in in_order):
+        if len(kept) == top_k:
+            break
+        if left is not None:
+            length = length_of(document.content or "", length_unit)
+            if length > left and kept:
+                continue
+            if length > left:
+                best, *_ = by_score(collapsed[document.id].hits)
+                return [cut(document, _focus(document, best), left, length_unit)]
+            left -= length
+        kept.append(document)
+    return kept
+
+
+def _result(passage: Passage, score_aggregation: ScoreAggregation) -> Document:
+    """Copy a passage's chunk and say in its metadata which hits are behind it."""
+    meta = copy.deepcopy(passage.chunk.meta)
+    if spans := hit_spans(passage.hits):
+        meta[chunks.MATCHED_SPANS] = spans
+    origins = (origin for hit in passage.hits for origin in hit.meta.get(chunks.EXPANDED_FROM, [hit.id]))
+    meta[chunks.EXPANDED_FROM] = list(dict.fromkeys(origins))
+    if passage.missing:
+        meta[chunks.MISSING] = sorted(set(passage.missing))
+    score = aggregate((hit.score for hit in passage.hits), score_aggregation)
+    return replace(passage.chunk, meta=meta, score=score, embedding=None, sparse_embedding=None)
+
+
+def _focus(document: Document, best: Document) -> Span:
+    """Find the best hit in a result; a chunk made elsewhere does not know its span, so its text is looked for."""
+    matched, text = best.content or "", document.content or ""
+    if chunks.MATCHED_SPANS in document.meta or matched not in text:
+        return focus_of(document)
+    return Span(text.index(matched), text.index(matched) + len(matched))
+
+
 def hit_spans(hits: Iterable[Document]) -> list[list[Any]]:
     """
     Collect the spans of hits: their `matched_spans` where they have them, else their own.
@@ -105,117 +166,12 @@ def hit_spans(hits: Iterable[Document]) -> list[list[Any]]:
     """
     best: dict[tuple[int, int], float | None] = {}
     for hit in hits:
-        own = chunks.span_of(hit.meta)
+        own = extent_of(hit.meta)
         spans = hit.meta.get(chunks.MATCHED_SPANS) or ([[*own, hit.score]] if own else [])
         for start, end, score in spans:
             best[start, end] = aggregate((score, best.get((start, end))))
     ranked = sorted(best.items(), key=lambda item: (item[1] is None, -(item[1] or 0.0), item[0]))
     return [[start, end, score] for (start, end), score in ranked]
-
-
-def result(document: Document, hits: Sequence[Document], score: float | None, missing: Sequence[str] = ()) -> Document:
-    """
-    Make a result out of a document: a copy that knows the hits behind it.
-
-    :param document: The chunk to return; it is not changed.
-    :param hits: The hits that it stands for.
-    :param score: Its score.
-    :param missing: Ids of chunks that should be in the store and are not.
-    :returns: The result, without an embedding.
-    """
-    meta = copy.deepcopy(document.meta)
-    if spans := hit_spans(hits):
-        meta[chunks.MATCHED_SPANS] = spans
-    meta[chunks.EXPANDED_FROM] = list(
-        dict.fromkeys(origin for hit in hits for origin in hit.meta.get(chunks.EXPANDED_FROM, [hit.id]))
-    )
-    if missing:
-        meta[chunks.MISSING] = list(missing)
-    return replace(document, meta=meta, score=score, embedding=None)
-
-
-def span_result(
-    pieces: Sequence[Document],
-    hits: Sequence[Document],
-    score: float | None,
-    within: Span | None = None,
-    missing: Sequence[str] = (),
-) -> Document:
-    """
-    Make one result out of consecutive chunks of a source.
-
-    :param pieces: Chunks that touch or overlap, in source order.
-    :param hits: The hits among or behind them, the best one first; it lends its metadata.
-    :param score: The score of the result.
-    :param within: The part of the pieces' common span to keep; None keeps all of it.
-    :param missing: Ids of chunks that should be in the store and are not.
-    :returns: A document with an id of its own, whose content is the exact slice of the source.
-    """
-    first = pieces[0].meta
-    span = within or Span(first[chunks.START], max(piece.meta[chunks.END] for piece in pieces))
-    meta = {key: value for key, value in hits[0].meta.items() if key not in _CHUNK_ONLY}
-    if len({piece.meta.get(chunks.PARENT_ID) for piece in pieces}) == 1:  # still inside of one parent
-        keys = (chunks.PARENT_ID, chunks.PARENT_START, chunks.PARENT_END)
-        meta |= {key: first[key] for key in keys if key in first}
-    meta |= {
-        chunks.START: span.start,
-        chunks.END: span.end,
-        chunks.PAGE: first[chunks.PAGE],
-        chunks.LEAF_START: min(piece.meta[chunks.LEAF_START] for piece in pieces),
-        chunks.LEAF_END: max(piece.meta[chunks.LEAF_END] for piece in pieces),
-        chunks.PART_IDS: [piece.id for piece in pieces],
-    }
-    address = chunks.digest(meta[chunks.SOURCE_ID], meta[chunks.SOURCE_VERSION], "span", span.start, span.end)
-    return result(Document(id=address, content=slice_of(pieces, span), meta=meta), hits, score, missing)
-
-
-def slice_of(pieces: Iterable[Document], span: Span) -> str:
-    """
-    Cut a span of a source out of the chunks that cover it.
-
-    :param pieces: Chunks in source order; they may overlap.
-    :param span: The span in the source.
-    :returns: Its text.
-    """
-    parts, position = [], span.start
-    for piece in pieces:
-        start, end = piece.meta[chunks.START], min(piece.meta[chunks.END], span.end)
-        if end > position:
-            parts.append((piece.content or "")[position - start : end - start])
-            position = end
-    return "".join(parts)
-
-
-def limit(
-    documents: Iterable[Document], top_k: int | None, max_length: int | None, length_unit: LengthUnit
-) -> list[Document]:
-    """
-    Keep the best results within a budget.
-
-    Results are taken whole, best first; one that does not fit is left out and a smaller one further down may take its
-    place. If already the first one exceeds the budget, it is cut to whole sentences around its best hit.
-
-    :param documents: Results, best first.
-    :param top_k: How many to keep at most; None keeps all.
-    :param max_length: Budget over all of them together; None sets none.
-    :param length_unit: Unit of the budget.
-    :returns: The kept results in the given order.
-    """
-    kept: list[Document] = []
-    left = max_length
-    for document in documents:
-        if top_k is not None and len(kept) == top_k:
-            break
-        if left is not None:
-            length = length_of(document.content or "", length_unit)
-            if length > left:
-                if kept or not length:
-                    continue
-                document = _cut(document, left, length_unit)  # noqa: PLW2901
-                length = left
-            left -= length
-        kept.append(document)
-    return kept
 
 
 def focus_of(document: Document) -> Span:
@@ -232,11 +188,19 @@ def focus_of(document: Document) -> Span:
     return whole
 
 
-def _cut(document: Document, max_length: int, length_unit: LengthUnit) -> Document:
-    text, own = document.content or "", chunks.span_of(document.meta)
-    focus = focus_of(document)
-    span = excerpt(text, focus, max_length, ruler_of(text, length_unit))
-    meta = copy.deepcopy(document.meta)
-    if own:
-        meta |= {chunks.START: own.start + span.start, chunks.END: own.start + span.end}
-    return replace(document, content=span.text(text), meta=meta)
+def report_problems(problems: Sequence[str], raise_on_failure: bool) -> None:
+    """
+    Tell, once, that hits could not be expanded as they should have been.
+
+    :param problems: What is wrong, one sentence a problem.
+    :param raise_on_failure: Whether to raise instead of logging a warning.
+    :raises ValueError: If there is a problem and it is to be raised.
+    """
+    if problems and raise_on_failure:
+        raise ValueError(problems[0])
+    if problems:
+        logger.warning(
+            "Some hits are returned as they are or with less around them ({count} problems). {problem}",
+            count=len(problems),
+            problem=problems[0],
+        )

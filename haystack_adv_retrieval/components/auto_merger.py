@@ -1,39 +1,27 @@
 from collections import defaultdict
-from collections.abc import Collection
-from dataclasses import dataclass, field
+from collections.abc import Collection, Sequence
 
-from haystack import Document, component, logging
+from haystack import Document, component
 from haystack.document_stores.types import DocumentStore
 
+from haystack_adv_retrieval.budgets import LengthUnit
 from haystack_adv_retrieval.calls import Steps, drive, drive_async
 from haystack_adv_retrieval.core import chunks
+from haystack_adv_retrieval.core.lineage import HAYSTACK_CHILDREN_IDS, extent_of, is_summary, level_of, parent_id_of
 from haystack_adv_retrieval.core.spans import Span, covered
 from haystack_adv_retrieval.results import (
-    LengthUnit,
+    Passage,
     ScoreAggregation,
-    aggregate,
     best_of_each,
-    by_score,
+    best_passages,
     check_at_least,
     check_choice,
-    limit,
-    result,
+    report_problems,
 )
 from haystack_adv_retrieval.stores import read_by_ids
 
-logger = logging.getLogger(__name__)
-
-# Names of Haystack's HierarchicalDocumentSplitter, whose chunks have no span in a common source.
-_HAYSTACK_PARENT_ID, _HAYSTACK_CHILDREN_IDS, _HAYSTACK_LEVEL = "__parent_id", "__children_ids", "__level"
-
-
-@dataclass
-class _Node:
-    """A chunk on its way into the result, the hits behind it, and parents that the store should hold and does not."""
-
-    chunk: Document
-    hits: list[Document]
-    missing: list[str] = field(default_factory=list)
+# A threshold such as 1/3 times a length may come out a little too large.
+_ROUNDING = 1 - 1e-9
 
 
 @component
@@ -47,7 +35,7 @@ class AutoMerger:
     level, with one look-up for all parents of a level. Nothing in the result is contained in anything else.
 
     Chunks of Haystack's `HierarchicalDocumentSplitter` have no span in their source; for them the share of distinct
-    children counts.
+    children counts, and the whole text, their coarsest chunk, is level 1. A section's summary stands for all of it.
 
     ### Usage example
     ```python
@@ -142,97 +130,99 @@ class AutoMerger:
 
     def _merge(self, documents: list[Document], top_k: int | None, max_length: int | None) -> Steps[list[Document]]:
         check_at_least(1, top_k=top_k, max_length=max_length)
-        nodes = {hit.id: _Node(hit, [hit]) for hit in best_of_each(documents)}
-        absent: set[str] = set()
-        merging = True
-        while merging:
-            merging = False
-            families: dict[str, list[_Node]] = defaultdict(list)
-            for node in nodes.values():
-                parent_id = _parent_id(node.chunk)
-                if parent_id and parent_id not in absent and _level(node.chunk) > self.max_level:
-                    families[parent_id].append(node)
-            # A parent that was itself a hit needs no look-up, and takes its children in whatever they cover.
-            candidates = {id_: family for id_, family in families.items() if id_ in nodes or self._may_pass(family)}
-            unknown = [parent_id for parent_id in candidates if parent_id not in nodes]
-            parents = yield from read_by_ids(self.document_store, unknown)
-            for parent_id, family in candidates.items():
-                known = nodes.get(parent_id)
-                parent = known.chunk if known else parents.get(parent_id)
-                if parent is None:
-                    absent.add(parent_id)
-                    for node in family:
-                        node.missing.append(parent_id)
-                elif known or self._passes(family, parent):
-                    for node in family:
-                        del nodes[node.chunk.id]
-                    hits = [*(known.hits if known else []), *(hit for node in family for hit in node.hits)]
-                    nodes[parent_id] = _Node(parent, best_of_each(hits))
-                    merging = True
-        self._report(absent)
-        results = [
-            result(
-                node.chunk, node.hits, aggregate((hit.score for hit in node.hits), self.score_aggregation), node.missing
-            )
-            for node in _outermost(nodes.values())
-        ]
-        return limit(by_score(results), top_k or self.top_k, max_length or self.max_length, self.length_unit)
-
-    def _may_pass(self, family: list[_Node]) -> bool:
-        """Tell whether the hits under a parent could merge, as far as their own metadata tells."""
-        span = chunks.parent_span_of(family[0].chunk.meta)
-        if span is None:
-            return len(family) >= self.min_hits
-        return len(family) >= self.min_hits and self._covers(family, span)
-
-    def _passes(self, family: list[_Node], parent: Document) -> bool:
-        """Tell whether the hits under a parent merge, now that it has been read."""
-        if chunks.span_of(parent.meta) is not None and chunks.span_of(family[0].chunk.meta) is not None:
-            return True
-        children = parent.meta.get(_HAYSTACK_CHILDREN_IDS) or []
-        return bool(children) and len(family) >= self.threshold * len(children) - 1e-9
-
-    def _covers(self, family: list[_Node], parent: Span) -> bool:
-        spans = [span for node in family if (span := chunks.span_of(node.chunk.meta))]
-        return covered(spans, parent) >= self.threshold * parent.length - 1e-9
-
-    def _report(self, absent: set[str]) -> None:
-        if not absent:
-            return
-        if self.raise_on_failure:
-            raise ValueError(f"The store does not hold the parents {sorted(absent)}")
-        logger.warning(
-            "{count} parents are not in the document store, e.g. {parent_id}; their hits are returned as they are.",
-            count=len(absent),
-            parent_id=min(absent),
+        hits = best_of_each(documents)
+        passages = {hit.id: Passage(hit, [hit]) for hit in hits}
+        problems: list[str] = []
+        deepest = max((level_of(hit.meta) for hit in hits), default=0)
+        for level in range(deepest, self.max_level, -1):
+            families = _families(passages.values(), level)
+            # A parent that was itself a hit is there already, and takes its children in whatever they cover of it.
+            known = {
+                id_: passages[id_].chunk for id_, family in families.items() if _is_whole(passages.get(id_), family)
+            }
+            wanted = [id_ for id_, family in families.items() if id_ not in known and self._merges(family)]
+            parents = known | (yield from read_by_ids(self.document_store, wanted))
+            for parent_id, family in families.items():
+                if parent_id in wanted and parent_id not in parents:
+                    problems += [f"The store does not hold the parent {parent_id!r} of {len(family)} hits"]
+                    for passage in family:
+                        passage.missing.append(parent_id)
+                elif parent_id in known or (parent_id in parents and self._merges(family, parents[parent_id])):
+                    ids = [parent_id, *(passage.chunk.id for passage in family)]
+                    together = [hit for id_ in ids if id_ in passages for hit in passages.pop(id_).hits]
+                    passages[parent_id] = Passage(parents[parent_id], together)
+        report_problems(problems, self.raise_on_failure)
+        return best_passages(
+            _outermost(passages.values()),
+            hits,
+            score_aggregation=self.score_aggregation,
+            top_k=top_k or self.top_k,
+            max_length=max_length or self.max_length,
+            length_unit=self.length_unit,
         )
 
+    def _merges(self, family: Sequence[Passage], parent: Document | None = None) -> bool:
+        """
+        Tell whether the hits under a parent merge.
 
-def _parent_id(chunk: Document) -> str | None:
-    return chunk.meta.get(chunks.PARENT_ID) or chunk.meta.get(_HAYSTACK_PARENT_ID)
+        :param family: What lies under the parent.
+        :param parent: The parent. None asks whether it has to be read, as far as the family's metadata tells.
+        :returns: Whether enough children were hit and they cover enough of the parent.
+        """
+        metas = [passage.chunk.meta for passage in family]
+        if any(map(is_summary, metas)):
+            return True
+        if len(_children(family)) < self.min_hits:
+            return False
+        if whole := chunks.parent_span_of(metas[0]):
+            part = covered([span for meta in metas if (span := chunks.span_of(meta))], whole)
+            return part >= self.threshold * whole.length * _ROUNDING
+        if parent is None:
+            return True
+        children = parent.meta.get(HAYSTACK_CHILDREN_IDS) or []
+        return bool(children) and len(family) >= self.threshold * len(children) * _ROUNDING
 
 
-def _level(chunk: Document) -> float:
-    """Read a chunk's level; a fused span, which has none, lies below every block."""
-    level = chunk.meta.get(chunks.LEVEL, chunk.meta.get(_HAYSTACK_LEVEL))
-    return float("inf") if level is None else level
+def _families(passages: Collection[Passage], level: int) -> dict[str, list[Passage]]:
+    """Group what lies on a level by its parent."""
+    families: dict[str, list[Passage]] = defaultdict(list)
+    for passage in passages:
+        if level_of(passage.chunk.meta) == level and (parent_id := parent_id_of(passage.chunk.meta)):
+            families[parent_id].append(passage)
+    return families
 
 
-def _outermost(nodes: Collection[_Node]) -> list[_Node]:
-    """Let a chunk that contains others of its source take their hits, so that no text is returned twice."""
-    spanned = [(span, node) for node in nodes if (span := chunks.span_of(node.chunk.meta)) and _source(node)]
-    around: dict[tuple[str, str] | None, tuple[Span, _Node]] = {}
-    inside: set[int] = set()
-    for span, node in sorted(spanned, key=lambda item: (item[0].start, -item[0].end)):
-        container_span, container = around.get(_source(node), (Span(0, 0), node))
+def _is_whole(parent: Passage | None, family: Sequence[Passage]) -> bool:
+    """Tell whether a parent is among the hits, and not just a part that was cut out of it."""
+    span = chunks.parent_span_of(family[0].chunk.meta)
+    return parent is not None and span in (None, chunks.span_of(parent.chunk.meta))
+
+
+def _children(family: Sequence[Passage]) -> set[str]:
+    """Collect the ids of the children that were hit; a span fused out of several counts for its hits."""
+    children: set[str] = set()
+    for passage in family:
+        meta = passage.chunk.meta
+        children.update(meta[chunks.EXPANDED_FROM] if chunks.PART_IDS in meta else [passage.chunk.id])
+    return children
+
+
+def _outermost(passages: Collection[Passage]) -> list[Passage]:
+    """Let a slice that contains others of its source take their hits, so that no text is returned twice."""
+    spanned = [
+        (span, passage)
+        for passage in passages
+        if chunks.SOURCE_VERSION in passage.chunk.meta and (span := extent_of(passage.chunk.meta))
+    ]
+    around: dict[tuple[str, str], tuple[Span, Passage]] = {}
+    inside: set[str] = set()
+    for span, passage in sorted(spanned, key=lambda item: (item[0].start, -item[0].end)):
+        meta = passage.chunk.meta
+        source = (meta[chunks.SOURCE_ID], meta[chunks.SOURCE_VERSION])
+        container_span, container = around.get(source, (Span(0, 0), passage))
         if container_span.contains(span):
-            container.hits = best_of_each([*container.hits, *node.hits])
-            inside.add(id(node))
-        else:
-            around[_source(node)] = (span, node)
-    return [node for node in nodes if id(node) not in inside]
-
-
-def _source(node: _Node) -> tuple[str, str] | None:
-    meta = node.chunk.meta
-    return (meta[chunks.SOURCE_ID], meta[chunks.SOURCE_VERSION]) if chunks.SOURCE_VERSION in meta else None
+            container.hits += passage.hits
+            inside.add(passage.chunk.id)
+        elif chunks.is_slice(meta, passage.chunk.content) and not is_summary(meta):
+            around[source] = (span, passage)
+    return [passage for passage in passages if passage.chunk.id not in inside]

@@ -1,24 +1,21 @@
-from collections import defaultdict
+from collections.abc import Sequence
 
-from haystack import Document, component, logging
+from haystack import Document, component
 from haystack.document_stores.types import DocumentStore
 
+from haystack_adv_retrieval.budgets import LengthUnit
 from haystack_adv_retrieval.calls import Steps, drive, drive_async
-from haystack_adv_retrieval.core import chunks
+from haystack_adv_retrieval.core.lineage import PARENT_ID_KEYS, level_of, parent_id_of
 from haystack_adv_retrieval.results import (
-    LengthUnit,
+    Passage,
     ScoreAggregation,
-    aggregate,
     best_of_each,
-    by_score,
+    best_passages,
     check_at_least,
     check_choice,
-    limit,
-    result,
+    report_problems,
 )
 from haystack_adv_retrieval.stores import read_by_ids
-
-logger = logging.getLogger(__name__)
 
 
 @component
@@ -54,7 +51,7 @@ class ParentExpander:
         top_k: int | None = None,
         max_length: int | None = None,
         length_unit: LengthUnit = "character",
-        parent_id_meta_key: str = chunks.PARENT_ID,
+        parent_id_meta_key: str | Sequence[str] = PARENT_ID_KEYS,
         raise_on_failure: bool = False,
     ) -> None:
         """
@@ -69,7 +66,8 @@ class ParentExpander:
         :param max_length: Budget over all results together. Results are taken whole, best first; only if the best one
             exceeds the budget by itself is it cut, to whole sentences around its best hit.
         :param length_unit: Unit of `max_length`: `"character"`, `"word"` or `"token"`.
-        :param parent_id_meta_key: Metadata key that holds the parent's id, for chunks made elsewhere.
+        :param parent_id_meta_key: Metadata key, or keys in order of preference, that hold the parent's id; by default
+            those of this package and of Haystack's `HierarchicalDocumentSplitter`.
         :param raise_on_failure: Raise if a hit has no parent or the store does not hold it.
         :raises ValueError: If a parameter is out of its range.
         """
@@ -82,7 +80,7 @@ class ParentExpander:
         self.top_k = top_k
         self.max_length = max_length
         self.length_unit = length_unit
-        self.parent_id_meta_key = parent_id_meta_key
+        self.parent_id_meta_key = [parent_id_meta_key] if isinstance(parent_id_meta_key, str) else [*parent_id_meta_key]
         self.raise_on_failure = raise_on_failure
 
     @component.output_types(documents=list[Document])
@@ -119,52 +117,40 @@ class ParentExpander:
     def _expand(self, documents: list[Document], top_k: int | None, max_length: int | None) -> Steps[list[Document]]:
         check_at_least(1, top_k=top_k, max_length=max_length)
         hits = best_of_each(documents)
-        reached = {hit.id: hit for hit in hits}  # where the way up from each hit has come to
-        missing: dict[str, str] = {}
-        climbing = {hit.id: parent_id for hit in hits if (parent_id := self._next(hit, first=True))}
+        passages = [Passage(hit, [hit]) for hit in hits]
+        climbing = [(passage, above) for passage in passages if (above := self._above(passage.chunk, is_hit=True))]
+        problems = self._without_parent(hits) if self.raise_on_failure else []
         while climbing:
-            parents = yield from read_by_ids(self.document_store, climbing.values())
-            missing |= {hit_id: parent_id for hit_id, parent_id in climbing.items() if parent_id not in parents}
-            found = {hit_id: parents[parent_id] for hit_id, parent_id in climbing.items() if parent_id in parents}
-            reached |= found
-            climbing = {hit_id: above for hit_id, parent in found.items() if (above := self._next(parent, first=False))}
-        self._report(hits, reached, missing)
+            parents = yield from read_by_ids(self.document_store, (parent_id for _, parent_id in climbing))
+            climbed = []
+            for passage, parent_id in climbing:
+                if parent := parents.get(parent_id):
+                    passage.chunk = parent
+                    climbed += [(passage, above)] if (above := self._above(parent, is_hit=False)) else []
+                else:
+                    passage.missing.append(parent_id)
+                    problems.append(
+                        f"The store does not hold the parent {parent_id!r} of the hit {passage.hits[0].id!r}"
+                    )
+            climbing = climbed
+        report_problems(problems, self.raise_on_failure)
+        return best_passages(
+            passages,
+            hits,
+            score_aggregation=self.score_aggregation,
+            top_k=top_k or self.top_k,
+            max_length=max_length or self.max_length,
+            length_unit=self.length_unit,
+        )
 
-        families: dict[str, list[Document]] = defaultdict(list)
-        for hit in hits:
-            families[reached[hit.id].id].append(hit)
-        results = [
-            result(
-                reached[family[0].id],
-                family,
-                aggregate((hit.score for hit in family), self.score_aggregation),
-                missing=sorted({missing[hit.id] for hit in family if hit.id in missing}),
-            )
-            for family in families.values()
-        ]
-        return limit(by_score(results), top_k or self.top_k, max_length or self.max_length, self.length_unit)
-
-    def _next(self, chunk: Document, *, first: bool) -> str | None:
+    def _above(self, chunk: Document, *, is_hit: bool) -> str | None:
         """Find the id to climb to from a chunk, None where the way ends."""
-        if self.level is None:
-            return chunk.meta.get(self.parent_id_meta_key) if first else None
-        level = chunk.meta.get(chunks.LEVEL)
-        return chunk.meta.get(self.parent_id_meta_key) if level is None or level > self.level else None
+        level = level_of(chunk.meta)
+        climbs = level > self.level if self.level and level else is_hit
+        return parent_id_of(chunk.meta, self.parent_id_meta_key) if climbs else None
 
-    def _report(self, hits: list[Document], reached: dict[str, Document], missing: dict[str, str]) -> None:
-        if self.raise_on_failure:
-            for hit in hits:
-                if hit.id in missing:
-                    raise ValueError(f"The store does not hold the parent {missing[hit.id]!r} of the hit {hit.id!r}")
-                if reached[hit.id] is hit and self._next(hit, first=True) is None and self._is_stray(hit):
-                    raise ValueError(f"The hit {hit.id!r} has no {self.parent_id_meta_key!r} in its metadata")
-        if missing:
-            logger.warning(
-                "{count} parents are not in the document store, e.g. {parent_id}; their hits are returned as they are.",
-                count=len(set(missing.values())),
-                parent_id=next(iter(missing.values())),
-            )
-
-    def _is_stray(self, hit: Document) -> bool:
-        level = hit.meta.get(chunks.LEVEL)
-        return level is None or level > (self.level or 1)
+    def _without_parent(self, hits: list[Document]) -> list[str]:
+        stray = (hit for hit in hits if not parent_id_of(hit.meta, self.parent_id_meta_key))
+        keys = self.parent_id_meta_key
+        lowest = self.level or 1
+        return [f"The hit {hit.id!r} has no parent in {keys}" for hit in stray if not 1 <= level_of(hit.meta) <= lowest]

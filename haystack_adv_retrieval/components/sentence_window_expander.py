@@ -1,33 +1,24 @@
-from collections.abc import Hashable
-from dataclasses import dataclass, field, replace
-from operator import itemgetter
-from typing import Any, Literal
+from collections.abc import Hashable, Iterator
 
-from haystack import Document, component, logging
+from haystack import Document, component
 from haystack.document_stores.types import DocumentStore
 
+from haystack_adv_retrieval.budgets import LengthUnit
 from haystack_adv_retrieval.calls import Call, Steps, drive, drive_async
 from haystack_adv_retrieval.core import chunks
-from haystack_adv_retrieval.core.sentences import sentence_spans
-from haystack_adv_retrieval.core.spans import Span, merge
+from haystack_adv_retrieval.core.lineage import is_summary
+from haystack_adv_retrieval.foreign import PlaceKeys, adopt, fuse_adopted
 from haystack_adv_retrieval.results import (
-    LengthUnit,
-    aggregate,
+    Passage,
     best_of_each,
-    by_score,
+    best_passages,
     check_at_least,
     check_choice,
-    limit,
-    result,
-    slice_of,
-    span_result,
+    report_problems,
 )
+from haystack_adv_retrieval.slices import fuse
+from haystack_adv_retrieval.source_windows import Source, WindowRule, WindowUnit, Within
 from haystack_adv_retrieval.stores import read_by_ids
-
-logger = logging.getLogger(__name__)
-
-WindowUnit = Literal["leaf", "sentence"]
-Within = Literal["source", "parent", "page"]
 
 
 @component
@@ -107,6 +98,7 @@ class SentenceWindowExpander:
         self.source_id_meta_key = source_id_meta_key
         self.split_id_meta_key = split_id_meta_key
         self.raise_on_failure = raise_on_failure
+        self._keys = PlaceKeys(source_id_meta_key, split_id_meta_key)
 
     @component.output_types(documents=list[Document])
     def run(
@@ -155,163 +147,81 @@ class SentenceWindowExpander:
         check_at_least(0, window_size=window_size)
         check_at_least(1, top_k=top_k, max_length=max_length)
         size = self.window_size if window_size is None else window_size
-        sources, stray = self._by_source(best_of_each(documents))
-        yield from self._read_neighbours(sources, size)
-        results = [result(hit, [hit], hit.score) for hit in stray]
-        for source in sources:
-            if source.is_foreign:
-                source.adopt(self.source_id_meta_key)
-            windows = [(hit, *self._window(source, hit, size)) for hit in by_score(source.hits)]
-            for fused in merge(span for _, span, _ in windows):
-                behind = [hit for hit, span, _ in windows if fused.contains(span)]
-                missing = sorted({id_ for _, span, ids in windows if fused.contains(span) for id_ in ids})
-                score = aggregate(hit.score for hit in behind)
-                document = span_result(source.pieces_of(fused), behind, score, fused, missing)
-                results.append(source.release(document) if source.is_foreign else document)
-        self._report(stray, results)
-        return limit(by_score(results), top_k or self.top_k, max_length or self.max_length, self.length_unit)
+        rule = WindowRule(size, self.unit, self.within, self.language)
+        hits = best_of_each(documents)
+        own, foreign, stray = self._by_source(hits)
+        yield from self._read_leaves(own, size)
+        yield from self._read_foreign(foreign, size)
+        passages = [Passage(hit, [hit]) for hit in stray]
+        for source in own.values():
+            for window in source.windows(rule):
+                chunk = fuse(source.pieces_of(window.span), window.span, window.hits[0])
+                passages.append(Passage(chunk, window.hits, window.missing))
+        for source in foreign.values():
+            passages += self._foreign_passages(source, rule)
+        missing = [id_ for passage in passages for id_ in passage.missing]
+        problems = [f"The hit {hit.id!r} has no position in a source" for hit in stray]
+        problems += [f"The store does not hold the neighbour {id_!r}" for id_ in missing]
+        report_problems(problems, self.raise_on_failure)
+        return best_passages(
+            passages,
+            hits,
+            top_k=top_k or self.top_k,
+            max_length=max_length or self.max_length,
+            length_unit=self.length_unit,
+        )
 
-    def _by_source(self, hits: list[Document]) -> tuple[list["_Source"], list[Document]]:
-        """Group hits by their source; those without a position in one come apart."""
-        sources: dict[Hashable, _Source] = {}
+    def _by_source(
+        self, hits: list[Document]
+    ) -> tuple[dict[Hashable, Source], dict[str | int, Source], list[Document]]:
+        """Group hits by their source: those of the data contract, those made elsewhere, and those without a place."""
+        own: dict[Hashable, Source] = {}
+        foreign: dict[str | int, Source] = {}
         stray: list[Document] = []
         for hit in hits:
-            source_id, ordinal = hit.meta.get(self.source_id_meta_key), hit.meta.get(self.split_id_meta_key)
-            if chunks.is_slice(hit.meta, hit.content):
-                key = (hit.meta[chunks.SOURCE_ID], hit.meta[chunks.SOURCE_VERSION])
-                sources.setdefault(key, _Source()).hits.append(hit)
-            elif source_id is not None and isinstance(ordinal, int) and chunks.SOURCE_VERSION not in hit.meta:
-                source = sources.setdefault(source_id, _Source(is_foreign=True))
-                source.hits.append(hit)
-                source.leaves[ordinal] = hit
+            place = self._keys.place_of(hit) if hit.content else None
+            if chunks.is_slice(hit.meta, hit.content) and hit.content and not is_summary(hit.meta):
+                own.setdefault(_source_of(hit), Source()).hits.append(hit)
+            elif place and place.ordinal not in foreign.setdefault(place.source, Source()).leaves:
+                foreign[place.source].hits.append(hit)
+                foreign[place.source].leaves[place.ordinal] = hit
             else:
                 stray.append(hit)
-        return list(sources.values()), stray
+        return own, foreign, stray
 
-    def _read_neighbours(self, sources: list["_Source"], size: int) -> Steps[None]:
-        """Read the neighbours of all hits: by id in one look-up, those of chunks made elsewhere with one filter."""
-        addresses: dict[str, tuple[_Source, int]] = {}
-        foreign: dict[Hashable, _Source] = {}
-        conditions: list[dict[str, Any]] = []
-        for source in sources:
-            first = source.hits[0].meta
-            if not source.is_foreign:
-                for hit in source.hits:
-                    leaves = hit.meta[chunks.LEAF_START], hit.meta[chunks.LEAF_END]
-                    for ordinal in (*range(leaves[0] - size, leaves[0]), *range(leaves[1], leaves[1] + size)):
-                        addresses |= dict.fromkeys(chunks.leaf_ids(first, [ordinal]), (source, ordinal))
-            elif size:
-                foreign[first[self.source_id_meta_key]] = source
-                reach = merge(Span(ordinal - size, ordinal + size) for ordinal in source.leaves)
-                conditions += [self._between(first[self.source_id_meta_key], *ordinals) for ordinals in reach]
-        hits = {hit.id: hit for source in sources for hit in source.hits}
-        found = yield from read_by_ids(self.document_store, [id_ for id_ in addresses if id_ not in hits])
-        for id_, (source, ordinal) in addresses.items():
-            if leaf := hits.get(id_) or found.get(id_):
-                source.leaves[ordinal] = leaf
-        if conditions:
-            filters = {"operator": "OR", "conditions": conditions}
-            for chunk in (yield Call(self.document_store, "filter_documents", {"filters": filters})):
-                source = foreign[chunk.meta[self.source_id_meta_key]]
-                source.leaves.setdefault(chunk.meta[self.split_id_meta_key], chunk)
+    def _read_leaves(self, sources: dict[Hashable, Source], size: int) -> Steps[None]:
+        """Read the neighbours of all hits by their computed ids, in one look-up."""
+        known = {hit.id: hit for source in sources.values() for hit in source.hits}
+        wanted: dict[str, None] = {}
+        for hit in known.values():
+            first, end = hit.meta[chunks.LEAF_START], hit.meta[chunks.LEAF_END]
+            around = (*range(first - size, first), *range(end, end + size))
+            wanted |= dict.fromkeys(chunks.leaf_ids(hit.meta, around))
+        found = yield from read_by_ids(self.document_store, (id_ for id_ in wanted if id_ not in known))
+        for leaf in (*known.values(), *found.values()):
+            if leaf.meta.get(chunks.LEVEL) == leaf.meta[chunks.LEAF_LEVEL]:
+                sources[_source_of(leaf)].leaves[leaf.meta[chunks.SPLIT_ID]] = leaf
 
-    def _between(self, source_id: Any, first: int, last: int) -> dict[str, Any]:
-        position = f"meta.{self.split_id_meta_key}"
-        return {
-            "operator": "AND",
-            "conditions": [
-                {"field": f"meta.{self.source_id_meta_key}", "operator": "==", "value": source_id},
-                {"field": position, "operator": ">=", "value": first},
-                {"field": position, "operator": "<=", "value": last},
-            ],
-        }
+    def _read_foreign(self, sources: dict[str | int, Source], size: int) -> Steps[None]:
+        """Read the neighbours of hits made elsewhere, with one filter."""
+        if not sources or not size:
+            return
+        filters = self._keys.filter_around({source_id: source.leaves for source_id, source in sources.items()}, size)
+        found: list[Document] = yield Call(self.document_store, "filter_documents", {"filters": filters})
+        for chunk in found:
+            if place := self._keys.place_of(chunk):
+                sources[place.source].leaves.setdefault(place.ordinal, chunk)
 
-    def _window(self, source: "_Source", hit: Document, size: int) -> tuple[Span, list[str]]:
-        """Find the span of a hit's window, and the ids of neighbours that are missing."""
-        first, end = hit.meta[chunks.LEAF_START], hit.meta[chunks.LEAF_END]
-        before, missing_before = self._walk(source, hit, range(first - 1, first - 1 - size, -1))
-        after, missing_after = self._walk(source, hit, range(end, end + size))
-        own = Span(hit.meta[chunks.START], hit.meta[chunks.END])
-        window = merge([own, *before, *after])[0]
-        if self.unit == "sentence" and size:
-            text = slice_of(source.pieces_of(window), window)
-            sentences = [Span(window.start + a, window.start + b) for a, b in sentence_spans(text, self.language)]
-            inside = [index for index, sentence in enumerate(sentences) if sentence.overlaps(own)]
-            first, last = max(0, inside[0] - size), min(len(sentences) - 1, inside[-1] + size)
-            window = Span(sentences[first].start, sentences[last].end)
-        return window, missing_before + missing_after
-
-    def _walk(self, source: "_Source", hit: Document, ordinals: range) -> tuple[list[Span], list[str]]:
-        """Collect neighbours in one direction until one is missing or lies outside of what limits the window."""
-        spans: list[Span] = []
-        limiting = {"parent": chunks.PARENT_ID, "page": chunks.PAGE}.get(self.within)
-        for ordinal in ordinals:
-            leaf = source.leaves.get(ordinal)
-            if leaf is None:
-                return spans, [] if source.is_foreign else chunks.leaf_ids(hit.meta, [ordinal])
-            if limiting and leaf.meta.get(limiting) != hit.meta.get(limiting):
-                break
-            spans.append(Span(leaf.meta[chunks.START], leaf.meta[chunks.END]))
-        return spans, []
-
-    def _report(self, stray: list[Document], results: list[Document]) -> None:
-        missing = [id_ for document in results for id_ in document.meta.get(chunks.MISSING, [])]
-        if self.raise_on_failure and stray:
-            raise ValueError(f"The hit {stray[0].id!r} has no position in a source")
-        if self.raise_on_failure and missing:
-            raise ValueError(f"The store does not hold the neighbours {missing}")
-        if stray or missing:
-            logger.warning(
-                "{stray} hits have no position in a source and {missing} neighbours are not in the document store; "
-                "their windows are smaller.",
-                stray=len(stray),
-                missing=len(missing),
-            )
+    def _foreign_passages(self, source: Source, rule: WindowRule) -> Iterator[Passage]:
+        retrieved = {hit.id: hit for hit in source.hits}
+        leaves, is_known = adopt(source.leaves)
+        adopted = Source([leaf for leaf in leaves.values() if leaf.id in retrieved], leaves)
+        for window in adopted.windows(rule):
+            hits = [retrieved[hit.id] for hit in window.hits]
+            pieces = adopted.pieces_of(window.span)
+            chunk = fuse_adopted(pieces, window.span, hits[0], self.split_id_meta_key, is_known=is_known)
+            yield Passage(chunk, window.hits if is_known else hits)
 
 
-@dataclass
-class _Source:
-    """
-    The hits and leaves of one source.
-
-    :param is_foreign: Whether its chunks were made by another splitter, so that their ids can not be computed.
-    """
-
-    is_foreign: bool = False
-    hits: list[Document] = field(default_factory=list)
-    leaves: dict[int, Document] = field(default_factory=dict)  # by ordinal
-    has_spans: bool = True
-
-    def pieces_of(self, span: Span) -> list[Document]:
-        """List the leaves and hits that share text with a span, in source order."""
-        known = {piece.id: piece for piece in (*self.leaves.values(), *self.hits)}
-        spans = ((chunks.span_of(piece.meta) or Span(0, 0), piece) for piece in known.values())
-        return [piece for own, piece in sorted(spans, key=itemgetter(0)) if own.overlaps(span)]
-
-    def adopt(self, source_id_meta_key: str) -> None:
-        """Describe chunks made elsewhere in the data contract's words; without spans, they follow one another."""
-        self.has_spans = all(chunks.START in leaf.meta for leaf in self.leaves.values())
-        adopted: dict[str, Document] = {}
-        position, previous = 0, -1
-        for ordinal, leaf in sorted(self.leaves.items()):
-            position += ordinal > previous + 1  # a chunk that was not found leaves a gap
-            start = leaf.meta[chunks.START] if self.has_spans else position
-            position, previous = start + len(leaf.content or ""), ordinal
-            described = {
-                chunks.SOURCE_ID: str(leaf.meta[source_id_meta_key]),
-                chunks.SOURCE_VERSION: "",
-                chunks.START: start,
-                chunks.END: position,
-                chunks.PAGE: leaf.meta.get(chunks.PAGE, 1),
-                chunks.LEAF_START: ordinal,
-                chunks.LEAF_END: ordinal + 1,
-            }
-            adopted[leaf.id] = self.leaves[ordinal] = replace(leaf, meta=leaf.meta | described)
-        self.hits = [replace(adopted[hit.id], score=hit.score) for hit in self.hits]
-
-    def release(self, document: Document) -> Document:
-        """Take back what `adopt` made up, and keep what the chunks said themselves."""
-        made_up = {chunks.SOURCE_VERSION, chunks.LEAF_START, chunks.LEAF_END}
-        if not self.has_spans:
-            made_up |= {chunks.START, chunks.END, chunks.PAGE, chunks.MATCHED_SPANS}
-        return replace(document, meta={key: value for key, value in document.meta.items() if key not in made_up})
+def _source_of(chunk: Document) -> Hashable:
+    return chunk.meta[chunks.SOURCE_ID], chunk.meta[chunks.SOURCE_VERSION]
