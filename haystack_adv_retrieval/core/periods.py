@@ -175,12 +175,12 @@ def find_periods(text: str, today: date) -> Iterator[tuple[int, int, Period]]:
     :param today: The day that "last week" is relative to.
     :returns: Start and end in the text, and the period; none overlaps another.
     """
-    taken: list[tuple[int, int]] = []
+    taken = bytearray(len(text))
     for form, read in _FORMS:
         for match in form.finditer(text):
             start, end = match.span()
-            if all(end <= other_start or other_end <= start for other_start, other_end in taken):
-                taken.append((start, end))
+            if not any(taken[start:end]):
+                taken[start:end] = bytes([1]) * (end - start)
                 try:
                     yield start, end, read(_said(match), today)
                 except (ValueError, OverflowError):

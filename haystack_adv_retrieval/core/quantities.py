@@ -4,7 +4,6 @@ import math
 import re
 from collections.abc import Collection
 from dataclasses import dataclass
-from functools import cache
 from typing import Any
 
 from text_to_num import find_numbers
@@ -19,6 +18,22 @@ _CURRENCIES = {
     "CHF": ("franc", "sfr"),
 }
 _MONEY = {word.casefold(): code for code, words in _CURRENCIES.items() for word in (code, *words)}
+# Units that are worth converting, by kind: names, and how many of the first unit each is.
+_UNITS = {
+    "time": "s sec second 1, min minute 60, h hr hour 3600, day 86400, wk week 604800, month 2629800, yr year 31557600",
+    "length": "mm millimetre millimeter 1, cm centimetre centimeter 10, m metre meter 1e3, km kilometre kilometer 1e6, "
+    "in inch 25.4, ft foot feet 304.8, yd yard 914.4, mi mile 1609344",
+    "mass": "mg milligram 1, g gram 1e3, kg kilo kilogram 1e6, t ton tonne 1e9, oz ounce 28349.523125, lb pound 453592.37",
+    "volume": "ml millilitre milliliter 1, cl centilitre centiliter 10, l litre liter 1e3",
+    "data": "b byte 1, kb kilobyte 1e3, mb megabyte 1e6, gb gigabyte 1e9, tb terabyte 1e12",
+    "energy": "kj kilojoule 1, kcal kilocalorie 4.184",
+}
+_SCALE = {
+    name: (kind, float(factor))
+    for kind, units in _UNITS.items()
+    for *names, factor in map(str.split, units.split(","))
+    for name in names
+}
 
 FILLER = "\x1f"  # white space that texts do not hold
 
@@ -65,7 +80,7 @@ class Quantity:
         """
         value = self.number * _MAGNITUDES.get(self.magnitude, 1.0)
         wanted = {_singular(word) for word in (unit, *words)}
-        if not self.unit and self.magnitude == "m" and not _currency(unit) and _in_base_units(unit)[1] == "meter":
+        if not self.unit and self.magnitude == "m" and _SCALE.get(_singular(unit), ("",))[0] == "length":
             return _converted(self.number, "m", unit)
         if not self.unit or _singular(self.unit) in wanted or _currency(self.unit) == _currency(unit) != "":
             return value
@@ -127,33 +142,20 @@ class _Token:
 
 
 def _singular(word: str) -> str:
-    return word.casefold().removesuffix(".").removesuffix("s")
+    """Bring a unit to the form in the tables."""
+    word = word.casefold().removesuffix(".")
+    for ending in ("", "s", "es"):
+        if word.endswith(ending) and (form := word.removesuffix(ending)) in _SCALE | _MONEY:
+            return form
+    return word.removesuffix("s")
 
 
 def _currency(word: str) -> str:
-    return _MONEY.get(word.casefold()) or _MONEY.get(_singular(word), "")
-
-
-@cache
-def _registry() -> Any:
-    import pint  # noqa: PLC0415 (takes a second and is seldom needed)
-
-    return pint.UnitRegistry()
-
-
-@cache
-def _in_base_units(unit: str) -> tuple[float, str]:
-    """Express a physical unit in base units, or nothing in none: units like "pages" or "stars" are no physical ones."""
-    try:
-        one, two = (_registry().Quantity(number, _registry().Unit(unit)).to_root_units() for number in (1.0, 2.0))
-    except Exception:  # pint raises whatever Python's tokenizer raises, too
-        return 0.0, ""
-    proportional = abs(two.magnitude - 2 * one.magnitude) < 1e-9 * abs(one.magnitude)
-    return (float(one.magnitude), str(one.units)) if proportional and not one.unitless else (0.0, "")
+    return _MONEY.get(_singular(word), "")
 
 
 def _converted(value: float, unit: str, wanted: str) -> float:
-    (factor, base), (wanted_factor, wanted_base) = _in_base_units(unit), _in_base_units(wanted)
-    if not base or base != wanted_base:
+    (kind, factor), (wanted_kind, wanted_factor) = (_SCALE.get(_singular(one), ("", 1.0)) for one in (unit, wanted))
+    if not kind or kind != wanted_kind:
         raise ValueError(f"{unit!r} is not {wanted!r}" if wanted else f"the field has no unit, so {unit!r} is unclear")
     return float(f"{value * factor / wanted_factor:.12g}")

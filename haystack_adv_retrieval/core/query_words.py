@@ -159,9 +159,11 @@ class Vocabulary:
         :param today: The day that relative dates are relative to.
         :returns: The words in their order; none overlaps another.
         """
-        text, found = digits(question), list[Word]()
-        for word in self._candidates(text, today):
-            if all(word.end <= other.start or other.end <= word.start for other in found):
+        found: list[Word] = []
+        taken = bytearray(len(question))
+        for word in self._candidates(digits(question), today):
+            if not any(taken[word.start : word.end]):
+                taken[word.start : word.end] = bytes([1]) * (word.end - word.start)
                 found.append(word)
         return sorted(found, key=lambda word: word.start)
 
@@ -209,7 +211,11 @@ class Vocabulary:
 def _is_period(text: str, start: int, end: int) -> bool:
     """Tell months and weekdays from words and names: "may", "March" and "Sunday" alone need a preposition before."""
     alone = _MONTH_OR_DAY_ALONE.fullmatch(text[start:end])
-    return not alone or text[start:end] in ("today", "yesterday", "tomorrow") or bool(_AFTER_CUE.search(text[:start]))
+    return (
+        not alone
+        or text[start:end] in ("today", "yesterday", "tomorrow")
+        or bool(_AFTER_CUE.search(text[max(0, start - 20) : start]))
+    )
 
 
 def _named_values(field: MetadataField) -> Iterator[tuple[str, Any]]:

@@ -20,6 +20,8 @@ from haystack_adv_retrieval.core.query_prompt import certainty_of
 from haystack_adv_retrieval.core.query_rules import read_question
 from haystack_adv_retrieval.core.query_words import Vocabulary
 
+MAX_LENGTH = 2000  # characters of a question that the rules read
+
 
 @dataclass(frozen=True)
 class Understanding:
@@ -68,6 +70,8 @@ def understand_by_rules(question: str, vocabulary: Vocabulary, today: date, thre
     :param threshold: Likeness from which on a text counts as a misspelt value.
     :returns: What was understood.
     """
+    if len(question) > MAX_LENGTH:
+        return Understanding("rules", question, unexplained=(f"{question[:50]}...",))
     reading = read_question(question, vocabulary, today)
     tree, notes = repair(reading.tree, vocabulary.schema, today, threshold)
     return Understanding("rules", reading.search, tree, tuple(notes), reading.unexplained)
