@@ -29,6 +29,7 @@ from haystack_adv_retrieval.document_stores.qdrant_edge_shards import (
     CONTENT,
     DENSE,
     LANGUAGES,
+    OPENING,
     SIMILARITIES,
     SharedShard,
     Similarity,
@@ -133,23 +134,31 @@ class QdrantEdgeDocumentStore:
     def _shard(self) -> SharedShard:
         shard = self._opened
         if shard is None or shard.process != os.getpid():
-            shard = acquire(self.path or os.environ.get("ADV_RETRIEVAL_INDEX") or "./index", self.language)
-            try:
-                shard.check(similarity=self.similarity)
-                if self.embedding_dim is not None:
-                    shard.check(embedding_dim=self.embedding_dim)
-            except ValueError:
-                shard.release()
-                raise
-            self._opened = shard
-            self._release = weakref.finalize(self, shard.release)
+            with OPENING:
+                shard = self._opened
+                if shard is None or shard.process != os.getpid():
+                    shard = self._opened = self._open()
+        return shard
+
+    def _open(self) -> SharedShard:
+        shard = acquire(self.path or os.environ.get("ADV_RETRIEVAL_INDEX") or "./index", self.language)
+        release = weakref.finalize(self, shard.release)
+        try:
+            shard.check(similarity=self.similarity)
+            if self.embedding_dim is not None:
+                shard.check(embedding_dim=self.embedding_dim)
+        except ValueError:
+            release()
+            raise
+        self._release = release
         return shard
 
     def close(self) -> None:
         """Give the folder back: it closes with the last store of the process that uses it, and reopens on demand."""
-        if self._release:
-            self._release()
-        self._opened = self._release = None
+        with OPENING:
+            if self._release:
+                self._release()
+            self._opened = self._release = None
 
     def count_documents(self) -> int:
         """

@@ -11,7 +11,7 @@ raises `NotNativeError`, and the caller looks at the documents that `narrow` lea
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import fields
 from datetime import UTC, datetime
 from hashlib import blake2b
@@ -29,12 +29,14 @@ from haystack_adv_retrieval.document_stores.qdrant_edge_shards import FACTS, Sha
 EVERYTHING = engine.Filter()
 NOTHING = engine.Filter(must=[engine.HasIdCondition(set())])
 
-# What kind of value a field has. A field that is None has no kind, like one that is missing.
-NUMBER, DATE, OTHER = "number", "date", "other"
-# What ranges compare, by payload key: numbers, and of dates their microseconds. A date without time zone takes that of
-# the date it is compared with, so then the clocks on the wall are compared.
-INSTANT, WALL = "instant", "wall"  # of a date with time zone
-NAIVE = "naive"  # the wall clock of a date without
+# Kinds of values. Those that ranges compare are also payload keys: numbers, and dates in microseconds. A date without
+# time zone takes that of the date it is compared with, so then the clocks on the wall are compared. None is of no kind.
+NUMBER = "number"
+NAIVE = "naive"  # the wall clock of a date without time zone
+INSTANT, WALL = "instant", "wall"  # of a date with one
+OTHER = "other"
+DATES = {NAIVE, INSTANT, WALL}
+KINDS = {NUMBER, *DATES, OTHER}
 
 BOUNDS = {">": "gt", ">=": "gte", "<": "lt", "<=": "lte"}
 OPERATORS = ("==", "!=", "in", "not in", *BOUNDS)
@@ -77,10 +79,7 @@ def filterable(meta: Mapping[str, Any]) -> dict[str, Any]:
             ranged = _microseconds(date)
         for name, number in ranged.items():
             payload.setdefault(name, {})[_key(path)] = number
-        facts.append(_fact(path, (NUMBER if NUMBER in ranged else DATE) if ranged else OTHER))
-        facts += [_fact(path, text) for text in _texts(value)]
-        if date:
-            facts += [_fact(path, f"{name} {number}") for name, number in _microseconds(date).items()]
+        facts += [_fact(path, text) for text in (*(ranged or [OTHER]), *_texts(value, date))]
     return payload | {FACTS: " ".join(facts)}
 
 
@@ -152,39 +151,40 @@ def _any_id(values: Sequence[Any]) -> engine.Filter:
 
 def _any_value(path: str, values: Sequence[Any]) -> engine.Filter:
     facts = [_fact(path, text) for value in values if value is not None for text in _equal_texts(value)]
-    either: list[Any] = [_any_fact(facts)] if facts else []
+    either = [_any_fact(facts)] if facts else []
     if any(value is None for value in values):
-        either.append(engine.Filter(must_not=[_of_kind(path, NUMBER, DATE, OTHER)]))
-    return engine.Filter(should=either) if either else NOTHING
+        either.append(engine.Filter(must_not=[_of_kind(path, KINDS)]))
+    return engine.Filter(should=[*either]) if either else NOTHING
 
 
 def _range(path: str, operator: str, value: Any, shard: SharedShard) -> engine.Filter:
     if value is None:
         return NOTHING
     bounds: dict[str, float] = {}
-    incomparable = [NUMBER, DATE, OTHER]
+    comparable: set[str] = set()
     if isinstance(value, int | float):
         bounds = {} if isnan(value) else {NUMBER: _float(value)}
-        incomparable.remove(NUMBER)
+        comparable = {NUMBER}
     elif date := _parse(value):
         bounds = _counterparts(date)
-        incomparable.remove(DATE)
-    if shard.any(engine.Filter(must=[_of_kind(path, *incomparable)])):
+        comparable = DATES
+    if shard.any(_of_kind(path, KINDS - comparable)):
         raise NotNativeError
     ranges: list[Any] = []
-    for name, bound in bounds.items():
-        key = f"{name}.{_key(path)}"
-        shard.index_range(key)
-        ranges.append(engine.FieldCondition(key, range=engine.RangeFloat(**{BOUNDS[operator]: bound})))
+    for kind, bound in bounds.items():
+        if shard.any(_of_kind(path, {kind})):
+            key = f"{kind}.{_key(path)}"
+            shard.index_range(key)
+            ranges.append(engine.FieldCondition(key, range=engine.RangeFloat(**{BOUNDS[operator]: bound})))
     return engine.Filter(should=ranges) if ranges else NOTHING
 
 
-def _of_kind(path: str, *kinds: str) -> engine.FieldCondition:
+def _of_kind(path: str, kinds: Set[str]) -> engine.Filter:
     return _any_fact([_fact(path, kind) for kind in kinds])
 
 
-def _any_fact(facts: Sequence[str]) -> engine.FieldCondition:
-    return engine.FieldCondition(FACTS, match=engine.MatchTextAny(" ".join(facts)))
+def _any_fact(facts: Sequence[str]) -> engine.Filter:
+    return engine.Filter(must=[engine.FieldCondition(FACTS, match=engine.MatchTextAny(" ".join(facts)))])
 
 
 def _fields(meta: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
@@ -204,12 +204,13 @@ def _key(path: str) -> str:
     return re.sub(r"[^A-Za-z0-9_]", lambda match: f"-{ord(match[0]):x}-", path)
 
 
-def _texts(value: Any) -> list[str]:
-    """Write a document's value such that equal values have equal texts; what equals nothing has none."""
+def _texts(value: Any, date: datetime | None) -> list[str]:
+    """Write a document's value such that equal values have a text in common; NaN equals nothing."""
+    dates = [f"{kind} {number}" for kind, number in _microseconds(date).items()] if date else []
     try:
-        return [_text(value)]
+        return [_text(value), *dates]
     except NotNativeError:
-        return []
+        return dates
 
 
 def _equal_texts(value: Any) -> list[str]:
@@ -217,12 +218,14 @@ def _equal_texts(value: Any) -> list[str]:
     if isinstance(value, float) and isnan(value):
         return []
     date = value if isinstance(value, datetime) else _iso_date(value)
-    dates = [f"{name} {number}" for name, number in _counterparts(date).items()] if date else []
+    dates = [f"{kind} {number}" for kind, number in _counterparts(date).items()] if date else []
     return dates if isinstance(value, datetime) else [_text(value), *dates]
 
 
 def _text(value: Any) -> str:
-    return "=" + value if isinstance(value, str) else json.dumps(_canonical(value), sort_keys=True)
+    if isinstance(value, str):
+        return "=" + value
+    return str(int(value)) if isinstance(value, int) else json.dumps(_canonical(value), sort_keys=True)
 
 
 def _canonical(value: Any) -> Any:

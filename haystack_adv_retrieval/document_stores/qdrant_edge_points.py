@@ -52,7 +52,8 @@ def to_point(document: Document, order: int, *, normalized: bool) -> engine.Poin
     vectors: dict[str, Any] = {}
     if document.embedding is not None:
         exact = np.asarray(document.embedding, dtype=np.float64)
-        held = exact.astype(np.float32)
+        with np.errstate(over="ignore"):
+            held = exact.astype(np.float32)
         if exact.ndim != 1 or not exact.size or not np.isfinite(held).all():
             raise ValueError(f"The embedding of document '{document.id}' must be a list of finite numbers")
         vectors[DENSE] = held.tolist()

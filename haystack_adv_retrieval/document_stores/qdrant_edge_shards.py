@@ -48,8 +48,8 @@ LANGUAGES = {
 
 FLUSH_EVERY = 10_000  # points; what is not flushed is read from the log again when the shard is opened
 
+OPENING = threading.RLock()  # held while shards are opened and closed
 _shards: dict[tuple[int, Path], "SharedShard"] = {}
-_registry_lock = threading.RLock()
 
 
 class IndexInUseError(DocumentStoreError):
@@ -163,7 +163,7 @@ class SharedShard:
         """Give the shard back; the last user closes it."""
         if self.process != os.getpid():  # forked: the engine's threads did not come along, so leave it alone
             return
-        with _registry_lock:
+        with OPENING:
             self.users -= 1
             if not self.users:
                 del _shards[self.process, self.folder]
@@ -183,7 +183,7 @@ def acquire(path: str, language: str | None) -> SharedShard:
     """
     folder = Path(os.path.realpath(path))
     key = (os.getpid(), folder)
-    with _registry_lock:
+    with OPENING:
         if key not in _shards:
             _shards[key] = SharedShard(folder, language)
         shard = _shards[key]
@@ -213,6 +213,5 @@ def _create(folder: Path, language: str | None) -> None:
     }
     for field, params in indexes.items():
         shard.update(engine.UpdateOperation.create_field_index(field, params))
-    shard.flush()
     shard.close()
     unfinished.rename(folder / "shard")

@@ -29,6 +29,19 @@ from haystack.testing.document_store_async import (
 from haystack_adv_retrieval.document_stores.qdrant_edge_document_store import QdrantEdgeDocumentStore
 
 
+@pytest.fixture(scope="module")
+def module_store(tmp_path_factory):
+    store = QdrantEdgeDocumentStore(str(tmp_path_factory.mktemp("index")))
+    yield store
+    store.close()
+
+
+@pytest.fixture
+def shared_store(module_store):
+    module_store.delete_all_documents()
+    return module_store
+
+
 class TestSync(
     DocumentStoreBaseExtendedTests,
     CountDocumentsByFilterTest,
@@ -38,10 +51,8 @@ class TestSync(
     GetMetadataFieldUniqueValuesTest,
 ):
     @pytest.fixture
-    def document_store(self, tmp_path):
-        store = QdrantEdgeDocumentStore(str(tmp_path))
-        yield store
-        store.close()
+    def document_store(self, shared_store):
+        return shared_store
 
     def test_write_documents(self, document_store):
         document = Document(content="test doc")
@@ -65,10 +76,8 @@ class TestAsync(
     WriteDocumentsAsyncTest,
 ):
     @pytest.fixture
-    def document_store(self, tmp_path):
-        store = QdrantEdgeDocumentStore(str(tmp_path))
-        yield store
-        store.close()
+    def document_store(self, shared_store):
+        return shared_store
 
     async def test_write_documents_async(self, document_store):
         document = Document(content="test doc")
