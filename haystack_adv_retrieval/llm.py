@@ -264,7 +264,8 @@ def prepare(chat_generator: ChatGenerator) -> Steps[None]:
 def release(chat_generator: ChatGenerator) -> Steps[None]:
     """Close a chat generator's connections, as steps for `drive`; it opens them again when it is used again."""
     if hasattr(chat_generator, "close"):
-        yield Call(chat_generator, "close")
+        with suppress(RuntimeError):  # says that an event loop is closed: so are the connections that it had
+            yield Call(chat_generator, "close")
 
 
 @dataclass(frozen=True)

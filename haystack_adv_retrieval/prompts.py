@@ -74,7 +74,9 @@ def shown(document: Document, meta_fields: Iterable[str], max_length: int) -> st
         text goes on.
     """
     fields = ((name, document.meta.get(name)) for name in meta_fields)
-    heading = "; ".join(f"{name}: {value}" for name, value in fields if value not in (None, ""))[: max_length // 3]
+    heading = "; ".join(f"{name}: {value}" for name, value in fields if value not in (None, ""))
+    if len(heading) > max_length // 3:
+        heading = heading[: max(0, max_length // 3 - 1)] + "…"
     text = document.content or ""
     budget = max_length - len(heading) - 3  # the line's end and two ellipses
     if len(text) > budget:

@@ -29,7 +29,8 @@ def read_grade(text: str) -> tuple[float, bool]:
     answer = answer_of(text)
     objects = [found.value for found in json_values(answer) if isinstance(found.value, dict)]
     stated = [value for part in objects for key, value in part.items() if re.fullmatch(_NOUN, key, re.IGNORECASE)]
-    answer = " ".join(re.sub(r"[*`\"']", "", str(stated[-1]) if stated else answer).split(" ")).strip("[]() \n")
+    answer = re.sub(r"[*`\"']", "", str(stated[-1]) if stated else answer)
+    answer = re.sub(r"[^\S\n]+", " ", answer).strip("[]() \n")
     match = _AT_START.match(answer)
     named = {match[1].lower()} if match else {value.lower() for value in _NAMED.findall(answer)}
     if len(named) != 1:

@@ -57,5 +57,5 @@ def _real(named: list[int], count: int) -> list[int]:
         return [label + 1 for label in named]
     real = [label for label in named if 1 <= label <= count]
     if 2 * len(real) < len(named):
-        raise ValueError(f"most of its numbers are no labels, which go from 1 to {count}")
+        raise ValueError(f"it names more numbers that are no labels than labels, which go from 1 to {count}")
     return list(dict.fromkeys(real))
