@@ -3,13 +3,15 @@ Calls of outside objects (stores, models, other components), written once for sy
 
 Logic that needs several such calls is a generator: it yields a `Call` (or `Parallel` calls) and is sent the answer.
 `drive` runs it for a component's `run`, `drive_async` for its `run_async`. An exception of a call is thrown into the
-generator at its `yield`, so a fallback is an ordinary `try`.
+generator at its `yield`, so a fallback is an ordinary `try`. Whatever ends a run, a cancellation too, closes the
+generator, so its `finally` blocks run at once.
 """
 
 import asyncio
 import contextvars
 from collections.abc import Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -91,17 +93,18 @@ def drive(steps: Steps[T]) -> T:
     :param steps: The generator.
     :returns: What the generator returns.
     """
-    try:
-        call = next(steps)
-        while True:
-            try:
-                answer = call.run()
-            except Exception as error:
-                call = steps.throw(error)
-            else:
-                call = steps.send(answer)
-    except StopIteration as stop:
-        return stop.value  # type: ignore[no-any-return]
+    with closing(steps):
+        try:
+            call = next(steps)
+            while True:
+                try:
+                    answer = call.run()
+                except Exception as error:
+                    call = steps.throw(error)
+                else:
+                    call = steps.send(answer)
+        except StopIteration as stop:
+            return stop.value  # type: ignore[no-any-return]
 
 
 async def drive_async(steps: Steps[T]) -> T:
@@ -111,14 +114,15 @@ async def drive_async(steps: Steps[T]) -> T:
     :param steps: The generator.
     :returns: What the generator returns.
     """
-    try:
-        call = next(steps)
-        while True:
-            try:
-                answer = await call.run_async()
-            except Exception as error:
-                call = steps.throw(error)
-            else:
-                call = steps.send(answer)
-    except StopIteration as stop:
-        return stop.value  # type: ignore[no-any-return]
+    with closing(steps):
+        try:
+            call = next(steps)
+            while True:
+                try:
+                    answer = await call.run_async()
+                except Exception as error:
+                    call = steps.throw(error)
+                else:
+                    call = steps.send(answer)
+        except StopIteration as stop:
+            return stop.value  # type: ignore[no-any-return]

