@@ -122,17 +122,16 @@ class QdrantEdgeRetriever:
             raise ValueError("query_embedding must be given in mode 'dense'")
         if not query and not query_embedding:
             raise ValueError("query or query_embedding must be given in mode 'hybrid'")
-        return (
-            yield Call(
-                self.document_store,
-                "search",
-                {
-                    "query": None if self.mode == "dense" else query or None,
-                    "query_embedding": None if self.mode == "bm25" else query_embedding or None,
-                    "filters": both(self.filters, filters),
-                    "top_k": self.top_k if top_k is None else top_k,
-                    "candidates": self.candidates,
-                    "return_embedding": self.return_embedding,
-                },
-            )
+        documents: list[Document] = yield Call(
+            self.document_store,
+            "search",
+            {
+                "query": query if query and self.mode != "dense" else None,
+                "query_embedding": query_embedding if query_embedding and self.mode != "bm25" else None,
+                "filters": both(self.filters, filters),
+                "top_k": self.top_k if top_k is None else top_k,
+                "candidates": self.candidates,
+                "return_embedding": self.return_embedding,
+            },
         )
+        return documents
