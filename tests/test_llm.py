@@ -209,7 +209,8 @@ def test_a_model_that_is_not_there_is_not_asked_for_ever(chat_server: ChatServer
 def test_each_question_can_have_its_own_reader_and_schema(chat_server: ChatServer, run: Run) -> None:
     chat_server.script('{"a": 1}')
     reads: list[Any] = [read_json, lambda text: (len(text), False)]
-    replies: list[Any] = run(ask_many(chat_server.generator(), ["q", "q"], read=reads, schema=[SCHEMA, None]))
+    steps: Steps[list[Any]] = ask_many(chat_server.generator(), ["q", "q"], read=reads, schema=[SCHEMA, None])
+    replies = run(steps)
     assert [reply.value for reply in replies] == [{"a": 1}, 8]
     assert ["response_format" in request for request in chat_server.requests].count(True) == 1
 
