@@ -11,7 +11,7 @@ from haystack_adv_retrieval.document_stores.qdrant_edge_document_store import Qd
 from haystack_adv_retrieval.maintenance import PruneReport, prune, status
 
 KILLS = 52
-WORDS = "refund parcel invoice warranty travel hotel laptop password meeting quarter budget holiday".split()
+WORDS = ["refund", "parcel", "invoice", "warranty", "travel", "hotel", "laptop", "meeting", "budget", "holiday"]
 
 
 def test_a_run_killed_at_any_point_leaves_whole_trees_and_the_next_run_ends_as_if_nothing_had_happened(

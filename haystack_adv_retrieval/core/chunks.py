@@ -83,8 +83,8 @@ def version_ids(record: Mapping[str, Any]) -> tuple[list[str], list[str]]:
     Compute the ids of all that belongs to a version of a source.
 
     :param record: Metadata of the source record.
-    :returns: The ids of what is searched (summaries, as many as there can be, and leaves), and those of the blocks, fine
-        to coarse. Both empty if the record names no version.
+    :returns: The ids of what is searched (summaries, as many as there can be, and leaves), and those of the blocks,
+        fine to coarse. Both empty if the record names no version.
     """
     if SOURCE_VERSION not in record:
         return [], []
