@@ -21,22 +21,10 @@ from haystack_adv_retrieval.document_stores.qdrant_edge_document_store import Qd
 from haystack_adv_retrieval.folders import find_files
 from haystack_adv_retrieval.indexing import IndexReport, delete_sources, index_documents
 from haystack_adv_retrieval.maintenance import prune, status
-from haystack_adv_retrieval.pipelines import last_documents, load_pipeline, run_pipeline
+from haystack_adv_retrieval.pipelines import PATTERNS, last_documents, load_pipeline, pipelines_folder, run_pipeline
 
 app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False, help=__doc__)
 console = Console(highlight=False)
-
-# The patterns by the names that people use; any pipeline file works in their place.
-PATTERNS = {
-    "parent": "parent",
-    "window": "sentence_window",
-    "merge": "auto_merging",
-    "packed": "packed",
-    "summary": "summary_to_detail",
-    "compressed": "compressed",
-    "reranked": "reranked",
-    "full": "full",
-}
 
 # Rich drops these characters; what stands for them keeps every position.
 _CONTROLS = {7: " ", 8: " ", 11: " ", 12: "\n", 13: " "}
@@ -163,7 +151,7 @@ def query(
 ) -> None:
     """Ask the index, and show what was found and what is handed over instead."""
     _store(index)
-    pipeline = load_pipeline(PATTERNS.get(pattern, pattern), index=index, overrides=_settings(settings))
+    pipeline = load_pipeline(pattern, index=index, overrides=_settings(settings))
     wanted = _json("--filter", filters) if filters else None
     outputs = run_pipeline(pipeline, question, top_k=top_k, max_length=max_length, filters=wanted)
     documents = last_documents(pipeline, outputs)
@@ -220,6 +208,29 @@ def _report(report: Any, as_json: bool) -> None:
         console.print(f"{name.replace('_', ' '):<18} {value if value not in ([], {}, None) else '-'}")
     if as_json:
         print(json.dumps(plain))
+
+
+@app.command()
+def serve(
+    index: Index,
+    host: Annotated[str, typer.Option(help="Where to listen; others reach the server only if this is not local.")] = (
+        "127.0.0.1"
+    ),
+    port: Annotated[int, typer.Option(help="The port.")] = 1416,
+    pipelines: Annotated[Path | None, typer.Option(help="Folder of your own pipelines and wrappers.")] = None,
+    allow_deploy: Annotated[
+        bool, typer.Option("--allow-deploy", help="Let callers deploy pipelines, which means to run code.")
+    ] = False,
+) -> None:
+    """Serve all pipelines over HTTP with Hayhooks: search, index, and chat in OpenAI's protocol."""
+    try:
+        import uvicorn  # noqa: PLC0415 (the extra `serve`)
+
+        from haystack_adv_retrieval.serving import make_app  # noqa: PLC0415
+    except ImportError as error:
+        raise RuntimeError("Serving needs more packages: pip install 'haystack-adv-retrieval[serve]'") from error
+    server = make_app(index, pipelines or pipelines_folder(), allow_deploy=allow_deploy)
+    uvicorn.run(server, host=host, port=port, log_level="warning")
 
 
 def _plain(document: Document) -> dict[str, Any]:

@@ -11,7 +11,20 @@ import yaml
 from haystack import Document, Pipeline
 from haystack.core.serialization import DeserializationCallbacks, component_to_dict
 
+# The patterns by the names that people use.
+PATTERNS = {
+    "parent": "parent",
+    "window": "sentence_window",
+    "merge": "auto_merging",
+    "packed": "packed",
+    "summary": "summary_to_detail",
+    "self-query": "self_query",
+    "compressed": "compressed",
+    "reranked": "reranked",
+    "full": "full",
+}
 QUERY_SOCKETS = ("query", "question", "text")
+RESULT_LIMITS = ("top_k", "max_length")
 
 _STORES: dict[str, Any] = {}
 _EMBEDDERS = ("QueryEmbedder", "LeafEmbedder")
@@ -21,7 +34,8 @@ def pipeline_path(name: str | Path) -> Path:
     """
     Find a pipeline file.
 
-    :param name: Path of a YAML file, or the name of one that comes with the package, such as `"parent"`.
+    :param name: Path of a YAML file, or the name of one that comes with the package, or of a pattern, such as
+        `"parent"`.
     :returns: Its path.
     :raises FileNotFoundError: If there is no such file, with the names that there are.
     """
@@ -29,7 +43,7 @@ def pipeline_path(name: str | Path) -> Path:
     if path.suffix in {".yml", ".yaml"} and path.is_file():
         return path
     folder = pipelines_folder()
-    if (known := folder / f"{name}.yml").is_file():
+    if (known := folder / f"{PATTERNS.get(str(name), name)}.yml").is_file():
         return known
     names = ", ".join(sorted(file.stem for file in folder.glob("*.yml")))
     raise FileNotFoundError(f"There is no pipeline {str(name)!r}. Give the path of a YAML file, or one of: {names}")
@@ -116,22 +130,40 @@ def run_pipeline(pipeline: Pipeline, query: str, **values: Any) -> dict[str, Any
 
     :param pipeline: The pipeline. Its free inputs called `query`, `question` or `text` take the query.
     :param query: The query.
-    :param values: Further inputs by name, such as `filters` or `top_k`; every free input of that name takes the value,
-        those of None none.
+    :param values: Further inputs by name; None is not given. Every free input of that name takes the value, but
+        `top_k` and `max_length`, which limit the result, go to the last component that has them.
     :returns: What each component gave out, those between the components included.
     :raises ValueError: If nothing in the pipeline takes a query, or one of the values.
     """
-    given = {"query": query, **{name: value for name, value in values.items() if value is not None}}
+    return pipeline.run(_inputs(pipeline, query, values), include_outputs_from=set(pipeline.graph))
+
+
+async def run_pipeline_async(pipeline: Pipeline, query: str, **values: Any) -> dict[str, Any]:
+    """
+    Put a query to a pipeline, asynchronously.
+
+    :param pipeline: As for `run_pipeline`.
+    :param query: The query.
+    :param values: As for `run_pipeline`.
+    :returns: As `run_pipeline`.
+    :raises ValueError: As `run_pipeline`.
+    """
+    return await pipeline.run_async(_inputs(pipeline, query, values), include_outputs_from=set(pipeline.graph))
+
+
+def _inputs(pipeline: Pipeline, query: str, values: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    order, free = list(networkx.topological_sort(pipeline.graph)), pipeline.inputs()
     data: dict[str, dict[str, Any]] = {}
-    for name, value in given.items():
+    for name, value in {"query": query, **values}.items():
+        if value is None:
+            continue
         sockets = QUERY_SOCKETS if name == "query" else (name,)
-        takers = [(part, socket) for part, free in pipeline.inputs().items() for socket in free if socket in sockets]
+        takers = [(part, socket) for part in order for socket in free.get(part, ()) if socket in sockets]
         if not takers:
             raise ValueError(f"No component of the pipeline has a free input for {name}")
-        for part, socket in takers:
+        for part, socket in takers[-1:] if name in RESULT_LIMITS else takers:
             data.setdefault(part, {})[socket] = value
-    everything = {name for name, _ in pipeline.walk()}
-    return pipeline.run(data, include_outputs_from=everything)
+    return data
 
 
 def last_documents(pipeline: Pipeline, outputs: Mapping[str, Any]) -> list[Document]:
@@ -147,3 +179,16 @@ def last_documents(pipeline: Pipeline, outputs: Mapping[str, Any]) -> list[Docum
     if not order:
         raise ValueError("No component of the pipeline gives documents out")
     return list(outputs[order[-1]]["documents"])
+
+
+def retrieve(pipeline: Pipeline, query: str, **values: Any) -> list[Document]:
+    """
+    Put a query to a pipeline and read the documents that it ends with.
+
+    :param pipeline: As for `run_pipeline`.
+    :param query: The query.
+    :param values: As for `run_pipeline`, such as `filters`, `top_k` or `max_length`.
+    :returns: The documents, best first.
+    :raises ValueError: As `run_pipeline`.
+    """
+    return last_documents(pipeline, run_pipeline(pipeline, query, **values))
