@@ -4,7 +4,7 @@ import asyncio
 import os
 import sys
 import weakref
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import wraps
 from typing import Any, Concatenate, ParamSpec, TypeVar
@@ -39,6 +39,7 @@ from haystack_adv_retrieval.document_stores.qdrant_edge_shards import (
 logger = logging.getLogger(__name__)
 
 BATCH_SIZE = 500  # points an update
+SCAN_SIZE = 1000  # points a page
 RRF_K = 60
 
 P = ParamSpec("P")
@@ -153,6 +154,11 @@ class QdrantEdgeDocumentStore:
         self._release = release
         return shard
 
+    @property
+    def folder(self) -> str:
+        """The resolved folder: stores that have it in common share their documents."""
+        return str(self._shard.folder)
+
     def close(self) -> None:
         """Give the folder back: it closes with the last store of the process that uses it, and reopens on demand."""
         with OPENING:
@@ -177,6 +183,23 @@ class QdrantEdgeDocumentStore:
         :raises FilterError: If the filter is malformed, or compares what cannot be ordered.
         """
         return self._scroll(self._native(filters))
+
+    def scan_documents(self, filters: dict[str, Any] | None = None) -> Iterator[Document]:
+        """
+        Read the documents that match a filter page by page, for what looks at very many.
+
+        :param filters: A Haystack filter; None or empty: all documents.
+        :returns: The documents without their embeddings, in no particular order.
+        :raises FilterError: As `filter_documents`.
+        """
+        matching = self._native(filters)
+        page: Any = None
+        while True:
+            request = engine.ScrollRequest(page, SCAN_SIZE, matching, with_payload=STORED, with_vector=False)
+            records, page = self._shard.engine.scroll(request)
+            yield from map(to_document, records)
+            if page is None:
+                return
 
     def get_documents_by_id(self, ids: Sequence[str], *, return_embedding: bool = True) -> list[Document]:
         """
