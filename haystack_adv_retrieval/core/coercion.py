@@ -146,8 +146,9 @@ def _decimal(field: MetadataField, value: Any, _: date, __: float) -> Interval:
 
 def _rounded(low: float, high: float) -> Interval:
     """Widen to the next 32-bit numbers, as which PostgreSQL compares metadata, so that 4.7 stays within [4.7, 4.7]."""
-    (below,), (above,) = (struct.unpack("f", struct.pack("f", end)) for end in (low, high))
-    return Interval(min(float(low), below), max(float(high), above), shown=f"{low:g}")
+    low, high = float(low), float(high)
+    (below,), (above,) = (struct.unpack("<f", struct.pack("<f", end)) for end in (low, high))
+    return Interval(min(low, below), max(high, above), shown=f"{low:g}")
 
 
 def _day(_: MetadataField, value: Any, today: date, __: float) -> Interval:

@@ -109,9 +109,8 @@ class _Repair:
         found = self.schema.find(said.field)
         name = operator_of(said.operator)
         if not found or not name:
-            return self._drop(
-                said, f"there is no operator {said.operator!r}" if found else f"there is no field {said.field!r}"
-            )
+            unknown = f"operator {plain(said.operator)!r}" if found else f"field {plain(said.field)!r}"
+            return self._drop(said, f"there is no {unknown}")
         values = said.value if isinstance(said.value, list | tuple) else [said.value]
         if name == "between":
             if len(values) != 2:

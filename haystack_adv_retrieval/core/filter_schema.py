@@ -56,7 +56,7 @@ def operator_of(name: Any) -> str | None:
     :param name: As a model or a person wrote it.
     :returns: A key of `OPERATOR_NAMES`, or None.
     """
-    return _OPERATORS.get(" ".join(str(name).casefold().replace("_", " ").split()))
+    return _OPERATORS.get(" ".join(name.casefold().replace("_", " ").split())) if isinstance(name, str) else None
 
 
 def fold(text: str) -> str:

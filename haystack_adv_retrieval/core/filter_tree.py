@@ -1,5 +1,6 @@
 """Filters as trees: read from what a model replied, written as Haystack filters, relaxed step by step."""
 
+import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
@@ -15,6 +16,9 @@ _KEYS = {
     "conditions": ("conditions", "filters", "arguments", "args", "clauses", "operands"),
 }
 _LOGICAL: dict[str, Literal["AND", "OR", "NOT"]] = {"and": "AND", "all": "AND", "or": "OR", "not": "NOT", "nor": "NOT"}
+
+
+_SCALAR = str | int | float  # what a value may be
 
 
 @dataclass(frozen=True)
@@ -76,7 +80,7 @@ def read_filter(data: Any, depth: int = 0) -> Expression:
         return _group("AND", data or [], depth)
     if isinstance(data, dict):
         said = {name: next((data[key] for key in keys if key in data), None) for name, keys in _KEYS.items()}
-        logical = _LOGICAL.get(str(said["operator"]).casefold().lstrip("$"))
+        logical = _logical(said["operator"])
         if said["conditions"] is not None and (logical or said["operator"] is None):
             return _group(logical or "AND", said["conditions"], depth)
         if said["field"] is not None:
@@ -86,6 +90,10 @@ def read_filter(data: Any, depth: int = 0) -> Expression:
     return Unreadable(data, "it is no condition")
 
 
+def _logical(name: Any) -> Literal["AND", "OR", "NOT"] | None:
+    return _LOGICAL.get(name.casefold().lstrip("$")) if isinstance(name, str) else None
+
+
 def _group(logical: Literal["AND", "OR", "NOT"], conditions: Any, depth: int) -> Group:
     parts = conditions if isinstance(conditions, list) else [conditions]
     return Group(logical, tuple(read_filter(part, depth + 1) for part in parts))
@@ -93,7 +101,7 @@ def _group(logical: Literal["AND", "OR", "NOT"], conditions: Any, depth: int) ->
 
 def _item(key: str, value: Any, depth: int) -> Group:
     """Read one item of a condition in the style of MongoDB."""
-    if logical := _LOGICAL.get(key.casefold().lstrip("$")):
+    if logical := _logical(key):
         return _group(logical, value, depth)
     comparisons = value.items() if isinstance(value, dict) else [("==", value)]
     return Group("AND", tuple(Clause(key, operator, operand) for operator, operand in comparisons))
@@ -139,7 +147,8 @@ def emit(tree: Expression | None) -> dict[str, Any]:
     :returns: The filter, empty if there is none.
     """
     if isinstance(tree, Clause):
-        return {"field": f"meta.{tree.field}", "operator": tree.operator, "value": tree.value}
+        value = list(tree.value) if isinstance(tree.value, list) else tree.value
+        return {"field": f"meta.{tree.field}", "operator": tree.operator, "value": value}
     if not isinstance(tree, Group):
         return {}
     conditions: list[dict[str, Any]] = []
@@ -178,11 +187,21 @@ def relaxations(tree: Expression | None) -> list[Expression | None]:
     return ladder
 
 
-def plain(tree: Any) -> Any:
-    """Write any tree as JSON-ready data, for a report."""
-    if isinstance(tree, Clause):
-        value = [*map(str, tree.value)] if isinstance(tree.value, tuple) else tree.value
-        return {"field": tree.field, "operator": tree.operator, "value": value}
-    if isinstance(tree, Group):
-        return {"operator": tree.operator, "conditions": [plain(part) for part in tree.parts]}
-    return tree.said if isinstance(tree, Unreadable) else tree
+def plain(part: Any) -> Any:
+    """
+    Write a part of a filter for a report: JSON-ready, and of bounded depth and length whatever a model said.
+
+    :param part: A tree, or data as it was said.
+    :returns: Plain data.
+    """
+    if isinstance(part, Clause):
+        return {"field": plain(part.field), "operator": plain(part.operator), "value": plain(part.value)}
+    if isinstance(part, Group):
+        return {"operator": part.operator, "conditions": [plain(inner) for inner in part.parts]}
+    if isinstance(part, Unreadable):
+        return plain(part.said)
+    if isinstance(part, list | tuple):
+        return [plain(item) if isinstance(item, _SCALAR) else "..." for item in part[:20]]
+    if isinstance(part, float) and not math.isfinite(part):
+        return str(part)
+    return part[:200] if isinstance(part, str) else part if isinstance(part, _SCALAR) or part is None else "..."

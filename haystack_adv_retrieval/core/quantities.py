@@ -23,7 +23,8 @@ _UNITS = {
     "time": "s sec second 1, min minute 60, h hr hour 3600, day 86400, wk week 604800, month 2629800, yr year 31557600",
     "length": "mm millimetre millimeter 1, cm centimetre centimeter 10, m metre meter 1e3, km kilometre kilometer 1e6, "
     "in inch 25.4, ft foot feet 304.8, yd yard 914.4, mi mile 1609344",
-    "mass": "mg milligram 1, g gram 1e3, kg kilo kilogram 1e6, t ton tonne 1e9, oz ounce 28349.523125, lb pound 453592.37",
+    "mass": "mg milligram 1, g gram 1e3, kg kilo kilogram 1e6, t ton tonne 1e9, "
+    "oz ounce 28349.523125, lb pound 453592.37",
     "volume": "ml millilitre milliliter 1, cl centilitre centiliter 10, l litre liter 1e3",
     "data": "b byte 1, kb kilobyte 1e3, mb megabyte 1e6, gb gigabyte 1e9, tb terabyte 1e12",
     "energy": "kj kilojoule 1, kcal kilocalorie 4.184",

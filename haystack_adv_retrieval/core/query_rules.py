@@ -91,8 +91,8 @@ _FORMS = [
         r"f?s*(?P<low>[PN])s*t\s*(?P<high>[PN])",
         r"(?P<age>g)s*(?P<low>N)",
         r"(?P<order>[cyt])s*(?P<low>[PN])",
-        r"(?P<low>[PN])s*(?P<order>p)",
-        r"(?P<low>[PN])",
+        r"f?s*(?P<low>[PN])s*(?P<order>p)",
+        r"f?s*(?P<low>[PN])",
         r"(?P<value>V)",
     )
 ]
@@ -235,14 +235,15 @@ class _Reader:
         return runs
 
     def give_up_doubtful(self) -> None:
-        """Drop conditions next to a word that may change what they mean."""
+        """Drop conditions next to a word that may change what they mean, and all in a question in another language."""
         kept = []
+        foreign = "X" in self.kinds
         for condition in self.conditions:
             before = self.kinds[: condition.start].rstrip("shiuf")
             left = "n" if re.search("n[shi]*w$", before) else before[-1:]  # "not too difficult"
             right = self.kinds[condition.end :].lstrip("shiu")[:1]
             vague = left == "A" and self.words[condition.start].kind in "PN"
-            if vague or (left and left in "onxcgy") or (right and right in "op"):
+            if foreign or vague or (left and left in "onxcgy") or (right and right in "op"):
                 self._mark(condition.start, condition.end, "?")
             else:
                 kept.append(condition)
@@ -259,7 +260,7 @@ class _Reader:
         return tuple(
             self.question[word.start : word.end]
             for word, kind in zip(self.words, self.kinds, strict=True)
-            if kind in "?~cpgbnyNPVFE" or (kind == "t" and word.means)
+            if kind in "?~XcpgbnyNPVFE" or (kind == "t" and word.means)
         )
 
     def _mark(self, start: int, end: int, mark: str) -> None:

@@ -51,8 +51,15 @@ _CUES: list[tuple[str, str, str]] = [
     ("n", "", "anything but, everything but, all but"),
     ("o", "", "or"),
     ("a", "", "and"),
-    # x: what makes a value vague; A: what makes it a topic; O: either
+    # x: what makes a value vague; X: comparisons in other languages; A: what makes it a topic; O: either
     ("x", "", "around, approximately, roughly, circa, nearly, almost"),
+    ("X", "", "vor, nach, seit, bis, unter, über, ohne, nicht, kein, keine, mehr, weniger, mindestens, höchstens"),
+    ("X", "", "avant, après, depuis, jusqu'à, jusqu'en, sans, moins, sauf, antes, después, desde, hasta, menos, más"),
+    (
+        "X",
+        "",
+        "excepto, depois, até, sem, não, mais, dopo, dal, fino, senza, meno, più, voor, sinds, zonder, niet, geen",
+    ),
     ("A", "", "about, regarding, concerning, on the topic of, with regard to, related to"),
     ("O", "", "on"),
     # u, i, s: of, what ends a topic, other function words; h: words for what is searched

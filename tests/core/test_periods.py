@@ -1,4 +1,5 @@
 from datetime import date, timedelta
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,7 @@ def test_a_text_is_read_as_the_period_it_says(row):
     if ends:
         assert parse_period(text, TODAY) == Period(*map(date.fromisoformat, ends))
     else:
-        with pytest.raises(ValueError, match="."):
+        with pytest.raises(ValueError, match=r"."):
             parse_period(text, TODAY)
 
 
@@ -47,7 +48,7 @@ def test_whole_years_are_told_from_parts():
 def test_time_ago_counts_in_calendar_units():
     assert time_ago(3, "years", TODAY).start == date(2028, 5, 14)
     assert time_ago(1, "quarter", date(2031, 5, 31)).start == date(2031, 2, 28)
-    with pytest.raises(ValueError, match="half|whole"):
+    with pytest.raises(ValueError, match=r"whole"):
         time_ago(1.5, "years", TODAY)
     with pytest.raises(ValueError, match="kg"):
         time_ago(3, "kg", TODAY)
@@ -70,4 +71,4 @@ def test_any_text_is_a_forward_period_or_a_value_error(text, today):
 @given(st.text(alphabet="2031-/. QH14MarchMaylstweko0s'", max_size=60), st.dates())
 def test_periods_found_never_overlap(text, today):
     found = sorted(find_periods(text, today), key=lambda piece: piece[0])
-    assert all(one[1] <= other[0] for one, other in zip(found, found[1:], strict=False))
+    assert all(one[1] <= other[0] for one, other in pairwise(found))

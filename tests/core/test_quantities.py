@@ -1,3 +1,4 @@
+import math
 from pathlib import Path
 
 import pytest
@@ -9,13 +10,13 @@ from haystack_adv_retrieval.core.quantities import FILLER, digits, parse_quantit
 ROWS = (Path(__file__).parent.parent / "data" / "self_query" / "quantities.tsv").read_text().splitlines()
 
 
-@pytest.mark.parametrize("row", [row.split("\t") for row in ROWS if row], ids=lambda row: "|".join(row))
+@pytest.mark.parametrize("row", [row.split("\t") for row in ROWS if row], ids="|".join)
 def test_a_quantity_is_converted_to_the_unit_of_the_field(row):
     text, unit, value = row
     if value:
         assert parse_quantity(text).in_unit(unit) == float(value)
     else:
-        with pytest.raises(ValueError, match="."):
+        with pytest.raises(ValueError, match=r"."):
             parse_quantity(text).in_unit(unit)
 
 
@@ -31,7 +32,9 @@ def test_number_words_become_digits_at_the_same_place():
     assert changed.index("people") == text.index("people")
 
 
-@given(st.text(max_size=100) | st.lists(st.sampled_from("two hundred and million fifty five 12 one".split())).map(" ".join))
+@given(
+    st.text(max_size=100) | st.lists(st.sampled_from(["two", "hundred", "and", "million", "fifty", "12"])).map(" ".join)
+)
 def test_places_never_move(text):
     assert len(digits(text)) == len(text)
 
@@ -42,4 +45,4 @@ def test_any_text_is_a_number_or_a_value_error(text, unit):
         value = parse_quantity(text).in_unit(unit)
     except ValueError:
         return
-    assert value == value
+    assert math.isfinite(value)
