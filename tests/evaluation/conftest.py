@@ -27,7 +27,7 @@ def ask(text, source, *quotes, group=None):
     return Question(text, frozenset({source}), {source: spans}, group=group)
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def sources():
     return dict(SOURCES)
 
