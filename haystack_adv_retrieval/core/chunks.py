@@ -28,6 +28,10 @@ TABLE_HEADER = "table_header"  # header row of the table that the chunk starts i
 # The leaves below a chunk, as a half-open range of their split_ids; the level they are on; how many the source has.
 LEAF_LEVEL, LEAF_START, LEAF_END, LEAF_COUNT = "leaf_level", "leaf_start", "leaf_end", "leaf_count"
 
+# Stored on summaries alone.
+SUMMARY_METHOD = "summary_method"  # "llm", "extractive" (sentences of the section), "verbatim" (all of a short one)
+SUMMARY_KEY = "summary_key"  # hash of the section's text and of all else that decides what its summary says
+
 # Stored on the source record alone.
 LEVEL_COUNTS = "level_counts"  # how many chunks each level has, coarse to fine, joined by ","
 SUMMARY_COUNT = "summary_count"  # how many summaries the source has; absent where none were made
@@ -53,7 +57,7 @@ RESULT_KEYS = frozenset({MATCHED_SPANS, KEPT_SPANS, EXPANDED_FROM, INITIAL_RANK,
 CHUNK_KEYS = frozenset(
     {UNIT, NAMESPACE, SOURCE_ID, SOURCE_VERSION, LEVEL, SPLIT_ID, START, END, PARENT_ID, PARENT_START, PARENT_END}
     | {PAGE, HEADINGS, TABLE_HEADER, LEAF_LEVEL, LEAF_START, LEAF_END, LEAF_COUNT, LEVEL_COUNTS, SUMMARY_COUNT}
-    | {EMBEDDING_MODEL, EMBEDDING_DIM, EMBEDDING_TEXT, INDEXED_AT, PENDING}
+    | {SUMMARY_METHOD, SUMMARY_KEY, EMBEDDING_MODEL, EMBEDDING_DIM, EMBEDDING_TEXT, INDEXED_AT, PENDING}
 )
 
 

@@ -1,0 +1,283 @@
+import copy
+from collections import Counter
+from collections.abc import Iterable
+from typing import Any, Literal, get_args
+
+import numpy as np
+from haystack import Document, component, default_from_dict, default_to_dict, logging
+from haystack.components.generators.chat.types import ChatGenerator
+from haystack.core.serialization import component_to_dict
+from haystack.document_stores.types import DocumentStore
+
+from haystack_adv_retrieval.budgets import length_of
+from haystack_adv_retrieval.calls import Steps, drive, drive_async
+from haystack_adv_retrieval.core import chunks
+from haystack_adv_retrieval.core.sentences import sentence_spans
+from haystack_adv_retrieval.core.summaries import central_sentences, word_vectors
+from haystack_adv_retrieval.llm import Reply, ask_many, helper_model, prepare, release
+from haystack_adv_retrieval.prompts import Prompt, shown
+from haystack_adv_retrieval.results import check_at_least
+from haystack_adv_retrieval.stores import read_by_ids
+
+logger = logging.getLogger(__name__)
+
+Method = Literal["extractive", "llm"]
+
+PROMPT = """\
+Summarise the section below in at most {{ sentences }} sentences, so that a search for anything it says finds it.
+Keep its concepts, terms, names, numbers and conditions. Write the summary alone, in the language of the section.
+
+{{ section }}"""
+
+
+@component
+class SectionSummarizer:
+    """
+    Writes a summary of each section, to be searched instead of its details.
+
+    A summary is a document of its own in the same index: `meta["unit"]` is "summary", `meta["parent_id"]` is its
+    section, and it has the section's span. `ParentExpander` turns a hit into the section, `SummaryRouter` into a filter
+    for the section's leaves. What was summarised before is read from the index and costs no call. Without a model, or
+    where it fails, the section's most central sentences are its summary; a short section is its own.
+
+    ### Usage example
+    ```python
+    from haystack import Document
+    from haystack_adv_retrieval import HierarchicalSplitter, SectionSummarizer
+
+    text = "# Refunds\\n" + "Refunds take 14 days after approval of the return. " * 5
+    parents = HierarchicalSplitter(block_sizes=[100, 10]).run(documents=[Document(content=text)])["parents"]
+    print(SectionSummarizer(sentences=1).run(parents=parents)["summaries"][0].content)
+    ```
+    """
+
+    def __init__(
+        self,
+        chat_generator: ChatGenerator | None = None,
+        method: Method | None = None,
+        *,
+        level: int = 1,
+        sentences: int = 3,
+        min_length: int = 60,
+        max_section_length: int = 12_000,
+        document_store: DocumentStore | None = None,
+        prompt: str | None = None,
+        max_workers: int = 4,
+        timeout: float | None = 60.0,
+        raise_on_failure: bool = False,
+    ) -> None:
+        """
+        Create a SectionSummarizer.
+
+        :param chat_generator: The model that summarises.
+        :param method: `"llm"` or `"extractive"`. None is `"llm"` if a `chat_generator` is given; `"llm"` without one
+            asks the default model, see `haystack_adv_retrieval.llm.helper_model`.
+        :param level: The level whose chunks are summarised, 1 being the coarsest.
+        :param sentences: How many sentences a summary has at most.
+        :param min_length: Sections with fewer words are their own summary.
+        :param max_section_length: Characters of a section that the model reads.
+        :param document_store: The index, from which summaries of unchanged sections are taken. None takes none.
+        :param prompt: Jinja template instead of `PROMPT`; it has to use `section` and may use `sentences`.
+        :param max_workers: How many sections are summarised at the same time.
+        :param timeout: Seconds for one section; None for no limit.
+        :param raise_on_failure: Raise if the model fails, instead of falling back to central sentences.
+        :raises ValueError: If a parameter is out of its range.
+        """
+        if method is not None and method not in get_args(Method):
+            raise ValueError(f"method must be one of {get_args(Method)}, got {method!r}")
+        check_at_least(
+            1, level=level, sentences=sentences, max_section_length=max_section_length, max_workers=max_workers
+        )
+        check_at_least(0, min_length=min_length)
+        self.chat_generator = chat_generator
+        self.method = method
+        self.level = level
+        self.sentences = sentences
+        self.min_length = min_length
+        self.max_section_length = max_section_length
+        self.document_store = document_store
+        self.prompt = prompt
+        self.max_workers = max_workers
+        self.timeout = timeout
+        self.raise_on_failure = raise_on_failure
+        self._prompt = Prompt(prompt or PROMPT, {"section"}, {"sentences"})
+        wants_model = method == "llm" or (method is None and chat_generator is not None)
+        self._model = helper_model(chat_generator) if wants_model else None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Serialize the component."""
+        parameters = {
+            name: getattr(self, name)
+            for name in ("method", "level", "sentences", "min_length", "max_section_length", "document_store", "prompt")
+        }
+        return default_to_dict(
+            self,
+            chat_generator=self.chat_generator and component_to_dict(self.chat_generator, "chat_generator"),
+            max_workers=self.max_workers,
+            timeout=self.timeout,
+            raise_on_failure=self.raise_on_failure,
+            **parameters,
+        )
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any]) -> "SectionSummarizer":
+        """Deserialize the component."""
+        return default_from_dict(cls, data)
+
+    def warm_up(self) -> None:
+        """Warm up the model."""
+        if self._model is not None:
+            drive(prepare(self._model))
+
+    async def warm_up_async(self) -> None:
+        """Warm up the model, asynchronously."""
+        if self._model is not None:
+            await drive_async(prepare(self._model))
+
+    def close(self) -> None:
+        """Close the model's connections."""
+        if self._model is not None:
+            drive(release(self._model))
+
+    async def close_async(self) -> None:
+        """Close the model's connections, asynchronously."""
+        if self._model is not None:
+            await drive_async(release(self._model))
+
+    @component.output_types(summaries=list[Document], report=dict[str, Any])
+    def run(self, parents: list[Document], documents: list[Document] | None = None) -> dict[str, Any]:
+        """
+        Summarise sections.
+
+        :param parents: Chunks of any level; those of `level` are summarised.
+        :param documents: Leaves with embeddings. A section all of whose leaves are among them, each a sentence, is
+            summarised by their vectors; others by the words of their sentences.
+        :returns: `summaries`: one per section, in the same order; `report`: how many were `reused` from the index, made
+            by `"llm"`, `"extractive"` or `"verbatim"`, how many `failed` at the model, and `calls`, `input_tokens`,
+            `output_tokens`.
+        :raises RuntimeError: If the model fails and `raise_on_failure` is set.
+        """
+        return drive(self._summarize(parents, documents or []))
+
+    @component.output_types(summaries=list[Document], report=dict[str, Any])
+    async def run_async(self, parents: list[Document], documents: list[Document] | None = None) -> dict[str, Any]:
+        """
+        Summarise sections, asynchronously.
+
+        :param parents: As for `run`.
+        :param documents: As for `run`.
+        :returns: As `run`.
+        :raises RuntimeError: As `run`.
+        """
+        return await drive_async(self._summarize(parents, documents or []))
+
+    def _summarize(self, parents: list[Document], leaves: list[Document]) -> Steps[dict[str, Any]]:
+        sections = [parent for parent in parents if parent.meta.get(chunks.LEVEL) == self.level]
+        keys = [self._key(section) for section in sections]
+        known = yield from self._read_known(sections)
+        reused = sum(key in known for key in keys)
+        made: dict[str, tuple[str, str]] = {}
+        long: dict[str, Document] = {}
+        for key, section in zip(keys, sections, strict=True):
+            if key in known or key in made or key in long:
+                continue
+            if length_of(section.content or "", "word") < self.min_length:
+                made[key] = ((section.content or "").strip(), "verbatim")
+            else:
+                long[key] = section
+        replies: list[Reply[str] | None] = yield from self._ask(list(long.values()))
+        by_leaf = {(leaf.meta[chunks.SOURCE_ID], leaf.meta[chunks.SPLIT_ID]): leaf for leaf in leaves if leaf.embedding}
+        for (key, section), reply in zip(long.items(), replies, strict=True):
+            made[key] = (
+                (reply.value, "llm") if reply and reply.value else (self._extract(section, by_leaf), "extractive")
+            )
+        texts = known | made
+        methods = Counter(method for _, method in made.values())
+        asked = [reply for reply in replies if reply is not None]
+        report = {
+            "reused": reused,
+            **{method: methods[method] for method in ("llm", "extractive", "verbatim")},
+            "failed": sum(reply.outcome == "failed" for reply in asked),
+            "calls": sum(reply.calls for reply in asked),
+            "input_tokens": sum(reply.input_tokens for reply in asked),
+            "output_tokens": sum(reply.output_tokens for reply in asked),
+        }
+        summaries = [_summary(section, key, *texts[key]) for section, key in zip(sections, keys, strict=True)]
+        return {"summaries": summaries, "report": report}
+
+    def _key(self, section: Document) -> str:
+        model = getattr(self._model, "model", type(self._model).__name__) if self._model is not None else ""
+        return chunks.digest(section.content or "", model, self.prompt or PROMPT, self.sentences, self.min_length)
+
+    def _read_known(self, sections: list[Document]) -> Steps[dict[str, tuple[str, str]]]:
+        """Read the summaries that the index holds of the sections' sources, by their keys."""
+        if self.document_store is None or not sections:
+            return {}
+        sources = {section.meta[chunks.SOURCE_ID] for section in sections}
+        records = yield from read_by_ids(self.document_store, map(chunks.source_record_id, sources))
+        ids: list[str] = []
+        for record in records.values():
+            if chunks.SUMMARY_COUNT in record.meta:
+                searched, _ = chunks.version_ids(record.meta)
+                ids += searched[: len(searched) - record.meta[chunks.LEAF_COUNT]]
+        stored = yield from read_by_ids(self.document_store, ids)
+        return {
+            summary.meta[chunks.SUMMARY_KEY]: (summary.content or "", summary.meta[chunks.SUMMARY_METHOD])
+            for summary in stored.values()
+            # What a failing model left behind is tried again.
+            if chunks.SUMMARY_KEY in summary.meta
+            and not (self._model is not None and summary.meta[chunks.SUMMARY_METHOD] == "extractive")
+        }
+
+    def _ask(self, sections: list[Document]) -> Steps[list[Reply[str] | None]]:
+        if self._model is None or not sections:
+            return [None] * len(sections)
+        yield from prepare(self._model)
+        prompts = [
+            self._prompt(section=shown(section, [chunks.HEADINGS], self.max_section_length), sentences=self.sentences)
+            for section in sections
+        ]
+        replies: list[Reply[str]] = yield from ask_many(self._model, prompts, max_workers=self.max_workers, timeout=self.timeout)
+        failed = [reply for reply in replies if reply.outcome == "failed"]
+        if failed and self.raise_on_failure:
+            raise RuntimeError(f"{len(failed)} sections could not be summarised") from failed[0].error
+        if failed:
+            logger.warning(
+                "{count} of {all} sections could not be summarised, such as with: {error}. Their most central "
+                "sentences are their summaries.",
+                count=len(failed),
+                all=len(replies),
+                error=failed[0].error,
+            )
+        return list(replies)
+
+    def _extract(self, section: Document, leaves: dict[tuple[str, int], Document]) -> str:
+        """Choose the section's most central sentences."""
+        text = section.content or ""
+        ordinals: Iterable[int] = chunks.leaf_range(section.meta) or ()
+        inside = [leaves.get((section.meta[chunks.SOURCE_ID], ordinal)) for ordinal in ordinals]
+        embedded = [leaf for leaf in inside if leaf is not None]
+        if embedded and len(embedded) == len(inside) and all(_is_sentence(leaf) for leaf in embedded):
+            sentences = [leaf.content or "" for leaf in embedded]
+            vectors = np.array([leaf.embedding for leaf in embedded])
+            vectors /= np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
+        else:
+            sentences = [span.text(text) for span in sentence_spans(text)]
+            vectors = word_vectors(sentences)
+        return " ".join(sentences[index].strip() for index in central_sentences(sentences, vectors, self.sentences))
+
+
+def _is_sentence(leaf: Document) -> bool:
+    return len(sentence_spans(leaf.content or "")) == 1
+
+
+def _summary(section: Document, key: str, text: str, method: str) -> Document:
+    meta = copy.deepcopy(section.meta) | {
+        chunks.UNIT: "summary",
+        chunks.PARENT_ID: section.id,
+        chunks.PARENT_START: section.meta[chunks.START],
+        chunks.PARENT_END: section.meta[chunks.END],
+        chunks.SUMMARY_METHOD: method,
+        chunks.SUMMARY_KEY: key,
+    }
+    return Document(id=chunks.summary_id(section.id), content=text, meta=meta)
