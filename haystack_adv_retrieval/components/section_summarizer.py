@@ -14,7 +14,7 @@ from haystack_adv_retrieval.calls import Steps, drive, drive_async
 from haystack_adv_retrieval.core import chunks
 from haystack_adv_retrieval.core.sentences import sentence_spans
 from haystack_adv_retrieval.core.summaries import central_sentences, word_vectors
-from haystack_adv_retrieval.llm import Reply, ask_many, helper_model, prepare, release
+from haystack_adv_retrieval.llm import Reply, ask_many, helper_model, prepare, read_text, release
 from haystack_adv_retrieval.prompts import Prompt, shown
 from haystack_adv_retrieval.results import check_at_least
 from haystack_adv_retrieval.stores import read_by_ids
@@ -237,7 +237,9 @@ class SectionSummarizer:
             self._prompt(section=shown(section, [chunks.HEADINGS], self.max_section_length), sentences=self.sentences)
             for section in sections
         ]
-        replies: list[Reply[str]] = yield from ask_many(self._model, prompts, max_workers=self.max_workers, timeout=self.timeout)
+        replies: list[Reply[str]] = yield from ask_many(
+            self._model, prompts, read=read_text, max_workers=self.max_workers, timeout=self.timeout
+        )
         failed = [reply for reply in replies if reply.outcome == "failed"]
         if failed and self.raise_on_failure:
             raise RuntimeError(f"{len(failed)} sections could not be summarised") from failed[0].error
