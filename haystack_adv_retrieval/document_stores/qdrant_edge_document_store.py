@@ -145,14 +145,18 @@ class QdrantEdgeDocumentStore:
         shard = acquire(self.path or os.environ.get("ADV_RETRIEVAL_INDEX") or "./index", self.language)
         release = weakref.finalize(self, shard.release)
         try:
-            shard.check(similarity=self.similarity)
-            if self.embedding_dim is not None:
-                shard.check(embedding_dim=self.embedding_dim)
+            self._agree_with(shard)
         except ValueError:
             release()
             raise
         self._release = release
         return shard
+
+    def _agree_with(self, shard: SharedShard) -> None:
+        if self.embedding_dim is None:
+            shard.check(similarity=self.similarity)
+        else:
+            shard.add_embeddings(self.embedding_dim, self.similarity)
 
     @property
     def folder(self) -> str:
@@ -253,20 +257,38 @@ class QdrantEdgeDocumentStore:
         """
         if not filters:
             return 0
-        return self._delete(filters)
+        shard = self._shard
+        with shard.write_lock:
+            matching = self._native(filters)
+            count = shard.engine.count(engine.CountRequest(filter=matching))
+            shard.update(engine.UpdateOperation.delete_points_by_filter(matching), count)
+        return count
 
-    def delete_all_documents(self) -> None:
-        """Delete all documents; the folder and the dimension of its embeddings stay."""
-        self._delete(None)
+    def delete_all_documents(self, recreate_index: bool = False) -> None:
+        """
+        Delete all documents.
+
+        :param recreate_index: Whether to make the folder anew too, which frees its disk space and lets embeddings have
+            another dimension, and the texts another language. No other thread may be reading.
+        """
+        shard = self._shard
+        with shard.write_lock:
+            if recreate_index:
+                shard.recreate(self.language)
+                self._agree_with(shard)
+            else:
+                shard.update(engine.UpdateOperation.delete_points_by_filter(EVERYTHING))
 
     def update_by_filter(self, filters: dict[str, Any], meta: dict[str, Any]) -> int:
         """
         Change metadata of the documents that match a filter.
 
-        :param filters: A Haystack filter.
+        :param filters: A Haystack filter; an empty one changes nothing.
         :param meta: The fields to set; other fields stay, and so do embeddings.
         :returns: How many documents were changed.
         """
+        if not filters:
+            return 0
         with self._shard.write_lock:
             documents = self.filter_documents(filters)
             self._upsert([replace(document, meta=document.meta | meta) for document in documents])
@@ -454,14 +476,6 @@ class QdrantEdgeDocumentStore:
         for start in range(0, len(points), BATCH_SIZE):
             batch = points[start : start + BATCH_SIZE]
             shard.update(engine.UpdateOperation.upsert_points(batch), len(batch))
-
-    def _delete(self, filters: dict[str, Any] | None) -> int:
-        shard = self._shard
-        with shard.write_lock:
-            matching = self._native(filters)
-            count = shard.engine.count(engine.CountRequest(filter=matching))
-            shard.update(engine.UpdateOperation.delete_points_by_filter(matching), count)
-        return count
 
     def _in_memory(self, filters: dict[str, Any] | None = None) -> InMemoryDocumentStore:
         """Copy ids and metadata to Haystack's own store, which knows what to tell about them."""

@@ -14,6 +14,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import fields
 from datetime import UTC, datetime
+from functools import lru_cache
 from hashlib import blake2b
 from math import inf, isnan
 from typing import Any
@@ -74,12 +75,13 @@ def filterable(meta: Mapping[str, Any]) -> dict[str, Any]:
         ranged: dict[str, float] = {}
         date = _iso_date(value)
         if isinstance(value, int | float):
-            ranged = {NUMBER: float(value)} if abs(value) < _EXACT else {}
+            ranged = {NUMBER: int(value) if isinstance(value, int) else value} if abs(value) < _EXACT else {}
         elif date and _parse(value):
             ranged = _microseconds(date)
-        for name, number in ranged.items():
-            payload.setdefault(name, {})[_key(path)] = number
-        facts += [_fact(path, text) for text in (*(ranged or [OTHER]), *_texts(value, date))]
+        for kind, number in ranged.items():
+            payload.setdefault(kind, {})[_key(path)] = number
+        facts += [_kind_fact(path, kind) for kind in ranged or [OTHER]]
+        facts += [_fact(path, text) for text in _texts(value, date)]
     return payload | {FACTS: " ".join(facts)}
 
 
@@ -180,7 +182,7 @@ def _range(path: str, operator: str, value: Any, shard: SharedShard) -> engine.F
 
 
 def _of_kind(path: str, kinds: Set[str]) -> engine.Filter:
-    return _any_fact([_fact(path, kind) for kind in kinds])
+    return _any_fact([_kind_fact(path, kind) for kind in kinds])
 
 
 def _any_fact(facts: Sequence[str]) -> engine.Filter:
@@ -200,8 +202,15 @@ def _fact(path: str, text: str) -> str:
     return blake2b(f"{path}\0{text}".encode("utf-8", "surrogatepass"), digest_size=10).hexdigest()
 
 
+@lru_cache(maxsize=1000)
+def _kind_fact(path: str, kind: str) -> str:
+    return _fact(path, kind)
+
+
+@lru_cache(maxsize=1000)
 def _key(path: str) -> str:
-    return re.sub(r"[^A-Za-z0-9_]", lambda match: f"-{ord(match[0]):x}-", path)
+    """Spell a path so that the engine takes it for one key."""
+    return "_" + re.sub(r"[^A-Za-z0-9_]", lambda match: f"-{ord(match[0]):x}-", path)
 
 
 def _texts(value: Any, date: datetime | None) -> list[str]:

@@ -88,17 +88,31 @@ class SharedShard:
                 "Close it there, or let one process serve all the others: `adv-retrieval serve`."
             ) from None
         try:
-            if not (folder / "shard").exists():
-                _create(folder, language)
-            self.engine = engine.EdgeShard.load(str(folder / "shard"))
-            self._indexed = set(self.engine.info().payload_schema)
+            self._open(language)
         except Exception as error:
             self._lock.release()
             raise DocumentStoreError(f"The index folder '{folder}' cannot be opened: {error}") from error
-        config = json.loads((folder / "shard" / "edge_config.json").read_text("utf-8"))
+
+    def _open(self, language: str | None) -> None:
+        if not (self.folder / "shard").exists():
+            _create(self.folder, language)
+        self.engine = engine.EdgeShard.load(str(self.folder / "shard"))
+        self._indexed = set(self.engine.info().payload_schema)
+        config = json.loads((self.folder / "shard" / "edge_config.json").read_text("utf-8"))
         dense = config["vectors"].get(DENSE)
         self.embedding_dim: int | None = dense and dense["size"]
         self.similarity = dense and next(ours for ours, its in SIMILARITIES.items() if its == dense["distance"])
+
+    def recreate(self, language: str | None) -> None:
+        """
+        Replace the shard by an empty one, holding the write lock.
+
+        :param language: Language of the texts.
+        """
+        self.engine.close()
+        shutil.rmtree(self.folder / "shard.unfinished", ignore_errors=True)
+        (self.folder / "shard").rename(self.folder / "shard.unfinished")
+        self._open(language)
 
     def check(self, **parameters: int | str | None) -> None:
         """
@@ -120,11 +134,12 @@ class SharedShard:
         :param similarity: How they are compared.
         :raises ValueError: If the folder has room for others.
         """
-        self.check(embedding_dim=embedding_dim, similarity=similarity)
-        if self.embedding_dim is None:
-            distance = getattr(engine.Distance, SIMILARITIES[similarity])
-            self.update(engine.UpdateOperation.create_dense_vector(DENSE, embedding_dim, distance))
-            self.embedding_dim, self.similarity = embedding_dim, similarity
+        with self.write_lock:
+            self.check(embedding_dim=embedding_dim, similarity=similarity)
+            if self.embedding_dim is None:
+                distance = getattr(engine.Distance, SIMILARITIES[similarity])
+                self.update(engine.UpdateOperation.create_dense_vector(DENSE, embedding_dim, distance))
+                self.embedding_dim, self.similarity = embedding_dim, similarity
 
     def index_range(self, key: str) -> None:
         """
@@ -157,7 +172,8 @@ class SharedShard:
         :param matching: What to match.
         :returns: Whether there is one.
         """
-        return self.engine.count(engine.CountRequest(filter=matching)) > 0
+        request = engine.ScrollRequest(limit=1, filter=matching, with_payload=False, with_vector=False)
+        return bool(self.engine.scroll(request)[0])
 
     def release(self) -> None:
         """Give the shard back; the last user closes it."""

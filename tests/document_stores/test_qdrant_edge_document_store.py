@@ -359,8 +359,28 @@ def test_parameters_have_to_agree_with_the_folder(tmp_path):
         QdrantEdgeDocumentStore(str(tmp_path), similarity="euclidean").count_documents()
     fitting = QdrantEdgeDocumentStore(str(tmp_path), embedding_dim=2)
     assert fitting.count_documents() == 1
-    with pytest.raises(ValueError, match="one dimension"):
+    with pytest.raises(ValueError, match="must have one dimension"):
         fitting.write_documents([Document(id="a", embedding=[1.0]), Document(id="b", embedding=[1.0, 0.0])])
+
+
+def test_a_dimension_given_at_init_holds_from_the_start(tmp_path):
+    store = QdrantEdgeDocumentStore(str(tmp_path), embedding_dim=3)
+    with pytest.raises(ValueError, match=r"embedding_dim is 3 .* got 2"):
+        store.write_documents([Document(embedding=[1.0, 0.0])])
+    with pytest.raises(ValueError, match=r"embedding_dim is 3 .* got 2"):
+        store.search(query_embedding=[1.0, 0.0])
+    store.close()
+
+
+def test_a_recreated_folder_takes_embeddings_of_another_dimension(tmp_path):
+    store, other = QdrantEdgeDocumentStore(str(tmp_path)), QdrantEdgeDocumentStore(str(tmp_path))
+    store.write_documents([Document(embedding=[1.0, 0.0])])
+    assert other.count_documents() == 1
+    store.delete_all_documents(recreate_index=True)
+    store.write_documents([Document(id="1", content="word", embedding=[1.0, 0.0, 0.0])])
+    assert [hit.id for hit in other.search("word", [1.0, 0.0, 0.0])] == ["1"]
+    store.close()
+    other.close()
 
 
 def test_the_folder_remembers_its_language(tmp_path):

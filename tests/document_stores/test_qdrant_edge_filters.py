@@ -24,7 +24,7 @@ FILTER_VALUES = [
 ]  # fmt: skip
 DATES = [value for value in SCALARS if isinstance(value, str) and value.startswith("2024-03")]
 NUMBERS = [value for value in SCALARS if isinstance(value, int | float) and abs(value) < 2**53]
-FIELDS = ["a", "b", "date", "number", "date", "number", "c d", "k", "n.k", "n.l", "n.n.k", 'q"[].x', "missing"]
+FIELDS = ["a", "b", "date", "number", "date", "number", "", "1", "c d", "k", "n.k", "n.l", "n.n.k", 'q"[].x', "missing"]
 
 scalars = st.sampled_from(SCALARS)
 values = st.one_of(scalars, scalars, st.sampled_from(NESTED))
@@ -34,6 +34,8 @@ metas = st.fixed_dictionaries(
         "a": values,
         "b": scalars,
         "c d": values,
+        "": scalars,
+        "1": st.sampled_from(NUMBERS),
         "date": st.sampled_from([None, *DATES]),
         "number": st.sampled_from([None, *NUMBERS]),
         "k": st.integers(-2, 2),
