@@ -10,6 +10,7 @@ from typing import Any
 
 from haystack import Document
 from haystack.components.embedders import MockDocumentEmbedder
+from trees import summary_of
 
 from haystack_adv_retrieval import indexing, stores
 from haystack_adv_retrieval.components import index_diff, index_writer
@@ -23,16 +24,8 @@ class SectionTitles:
 
     def run(self, parents: list[Document]) -> dict[str, list[Document]]:
         sections = [parent for parent in parents if parent.meta[chunks.LEVEL] == 1]
-        return {
-            "summaries": [
-                Document(
-                    id=chunks.summary_id(section.id),
-                    content=" ".join(section.content.split()[:3]),
-                    meta=section.meta | {chunks.UNIT: "summary"},
-                )
-                for section in sections
-            ]
-        }
+        titles = [" ".join(section.content.split()[:3]) for section in sections]
+        return {"summaries": list(map(summary_of, sections, titles))}
 
 
 class MortalStore(QdrantEdgeDocumentStore):

@@ -168,9 +168,9 @@ def orphans(stored_chunks: Sequence[tuple[str, Meta]]) -> list[str]:
     # Coarse to fine, and a section before its summary, so that what hangs on a lost chunk is lost too.
     for chunk_id, meta in sorted(stored_chunks, key=lambda chunk: (chunk[1][chunks.LEVEL], chunk[1][chunks.UNIT])):
         parent = meta.get(chunks.PARENT_ID)
-        if meta[chunks.UNIT] == "summary" and meta[chunks.LEVEL] > 0:
+        if meta[chunks.UNIT] == "summary":
             address = (meta[key] for key in (chunks.SOURCE_ID, chunks.SOURCE_VERSION, chunks.LEVEL, chunks.SPLIT_ID))
-            parent = chunks.chunk_id(*address)
+            parent = chunks.chunk_id(*address) if meta[chunks.LEVEL] else None
         if parent is not None and parent not in present:
             present.discard(chunk_id)
             lost.append(chunk_id)
