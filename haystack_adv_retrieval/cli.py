@@ -18,6 +18,7 @@ from rich.text import Text
 
 from haystack_adv_retrieval.core import chunks
 from haystack_adv_retrieval.document_stores.qdrant_edge_document_store import QdrantEdgeDocumentStore
+from haystack_adv_retrieval.evaluation.cli import register
 from haystack_adv_retrieval.folders import find_files
 from haystack_adv_retrieval.indexing import IndexReport, delete_sources, index_documents
 from haystack_adv_retrieval.maintenance import prune, status
@@ -231,6 +232,9 @@ def serve(
         raise RuntimeError("Serving needs more packages: pip install 'haystack-adv-retrieval[serve]'") from error
     server = make_app(index, pipelines or pipelines_folder(), allow_deploy=allow_deploy)
     uvicorn.run(server, host=host, port=port, log_level="warning")
+
+
+register(app)
 
 
 def _plain(document: Document) -> dict[str, Any]:

@@ -1,8 +1,8 @@
 import asyncio
 from collections.abc import Sequence
+from typing import Any
 
 from haystack import Document, component
-from haystack_integrations.components.embedders.sentence_transformers import SentenceTransformersDocumentEmbedder
 
 from haystack_adv_retrieval.models import embedding_model
 
@@ -54,11 +54,16 @@ class LeafEmbedder:
         self.prefix = prefix
         self.batch_size = batch_size
         self.progress_bar = progress_bar
-        self._embedder: SentenceTransformersDocumentEmbedder | None = None
+        self._embedder: Any = None
 
     def warm_up(self) -> None:
         """Load the model, once a process."""
         if self._embedder is None:
+            # Slow to import, and not needed where nothing gets embedded.
+            from haystack_integrations.components.embedders.sentence_transformers import (  # noqa: PLC0415
+                SentenceTransformersDocumentEmbedder,
+            )
+
             embedder = SentenceTransformersDocumentEmbedder(
                 model=embedding_model(self.model),
                 prefix=self.prefix,
@@ -82,7 +87,6 @@ class LeafEmbedder:
         if not documents:
             return {"documents": []}
         self.warm_up()
-        assert self._embedder is not None
         return {"documents": self._embedder.run(documents=documents)["documents"]}
 
     @component.output_types(documents=list[Document])

@@ -2,7 +2,6 @@ import asyncio
 from typing import Any
 
 from haystack import component
-from haystack_integrations.components.embedders.sentence_transformers import SentenceTransformersTextEmbedder
 
 from haystack_adv_retrieval.models import embedding_model
 
@@ -36,11 +35,16 @@ class QueryEmbedder:
         """
         self.model = model
         self.prefix = prefix
-        self._embedder: SentenceTransformersTextEmbedder | None = None
+        self._embedder: Any = None
 
     def warm_up(self) -> None:
         """Load the model, once a process."""
         if self._embedder is None:
+            # Slow to import, and not needed where nothing gets embedded.
+            from haystack_integrations.components.embedders.sentence_transformers import (  # noqa: PLC0415
+                SentenceTransformersTextEmbedder,
+            )
+
             embedder = SentenceTransformersTextEmbedder(
                 model=embedding_model(self.model), prefix=self.prefix, normalize_embeddings=True, progress_bar=False
             )
@@ -56,7 +60,6 @@ class QueryEmbedder:
         :returns: `embedding`: its vector, of length 1.
         """
         self.warm_up()
-        assert self._embedder is not None
         return {"embedding": self._embedder.run(text=text)["embedding"]}
 
     @component.output_types(embedding=list[float])

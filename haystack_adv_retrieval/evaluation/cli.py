@@ -22,7 +22,7 @@ from haystack_adv_retrieval.evaluation.drafting import draft_questions
 from haystack_adv_retrieval.evaluation.evaluate import BUDGETS, evaluate
 from haystack_adv_retrieval.evaluation.indexes import build_index, fixed_size_baseline, read_sources
 from haystack_adv_retrieval.evaluation.judge import TRIAD, Judge
-from haystack_adv_retrieval.evaluation.questions import load_questions, save_questions
+from haystack_adv_retrieval.evaluation.questions import grouped_by, load_questions, save_questions
 from haystack_adv_retrieval.evaluation.report import write_report
 from haystack_adv_retrieval.evaluation.results import Evaluation
 from haystack_adv_retrieval.evaluation.sweep import Trial, combinations, sweep
@@ -57,6 +57,7 @@ def evaluate_command(
         str | None, typer.Option(help="The strategy to compare with; by default chunks of a fixed size.")
     ] = None,
     report: Annotated[Path | None, typer.Option(help="Write an HTML report to this file.")] = None,
+    group_by: Annotated[str | None, typer.Option(help="Group the questions by this key of their metadata.")] = None,
     budget: Budgets = None,
     top_k: TopK = 5,
     judge: Annotated[bool, typer.Option("--judge", help="Also let the chat model judge contexts and replies.")] = False,
@@ -66,6 +67,8 @@ def evaluate_command(
     sources = read_sources(QdrantEdgeDocumentStore(str(index)))
     texts = _texts(sources)
     labelled = load_questions(questions, texts)
+    if group_by:
+        labelled = grouped_by(labelled, group_by)
     with TemporaryDirectory() as folder, _progress() as progress:
         compared: dict[str, Pipeline] = {}
         if baseline is None:
@@ -131,7 +134,7 @@ def sweep_command(
                 indexes[key] = place
             others = {name: value for name, value in settings.items() if not name.startswith(("index.", "pattern"))}
             chosen = settings.get("pattern", pattern)
-            return load_pipeline(_pipeline(chosen), index=indexes[key], overrides=others)
+            return load_pipeline(chosen, index=indexes[key], overrides=others)
 
         task = progress.add_task("Trying settings", total=len(combinations(space, trials, seed)) + 1)
 
@@ -215,17 +218,11 @@ def read_strategies(given: str, index: Path) -> dict[str, Pipeline]:
                 f"{path}: {name!r} must be a pattern or have the keys pipeline, set and index, got {value!r}"
             )
         strategies[str(name)] = load_pipeline(
-            _pipeline(str(described["pipeline"])),
+            str(described["pipeline"]),
             index=described.get("index", index),
             overrides=described.get("set"),
         )
     return strategies
-
-
-def _pipeline(pattern: str) -> str:
-    from haystack_adv_retrieval.cli import PATTERNS  # noqa: PLC0415 (that module imports this one)
-
-    return PATTERNS.get(pattern, pattern)
 
 
 def _texts(sources: list[Document]) -> dict[str, str]:

@@ -15,7 +15,7 @@ is unique: `leave.md` means `handbook/leave.md`.
 import json
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -102,6 +102,20 @@ def load_questions(path: str | Path, sources: Mapping[str, str] | None = None) -
     if not questions:
         raise ValueError(f"{path}: no questions")
     return questions
+
+
+def grouped_by(questions: Iterable[Question], key: str) -> list[Question]:
+    """
+    Group questions by their metadata.
+
+    :param questions: The questions.
+    :param key: A key of `metadata`; its value becomes the group.
+    :returns: Copies of the questions; those without the key have no group.
+    """
+    return [
+        replace(question, group=str(question.metadata[key]) if key in question.metadata else None)
+        for question in questions
+    ]
 
 
 def save_questions(path: str | Path, questions: Iterable[Question]) -> None:

@@ -112,12 +112,16 @@ class Evaluation:
         """
         Compare a strategy with the baseline.
 
+        The confidence is 95 % for all strategies together (Bonferroni), since the more are tried, the more likely one of
+        them looks better by accident.
+
         :param strategy: The strategy's name.
         :param metric: The metric's name.
         :param group: Only questions of this group.
-        :returns: The difference with its 95 % confidence interval, and the verdict.
+        :returns: The difference with its confidence interval, and the verdict.
         """
-        return compare(self.scores(strategy, metric, group), self.scores(self.baseline, metric, group))
+        ours, baseline = self.scores(strategy, metric, group), self.scores(self.baseline, metric, group)
+        return compare(ours, baseline, confidence=1 - 0.05 / max(1, len(self.outcomes) - 1))
 
     def ranking(self, metric: str | None = None) -> list[str]:
         """
@@ -150,12 +154,17 @@ class Evaluation:
         :returns: The sentence.
         """
         metric = metric or self.main_metric
-        best = next((name for name in self.ranking(metric) if name != self.baseline), self.baseline)
+        theirs = f"{self.mean(self.baseline, metric):.3f}"
+        best = next((name for name in self.ranking(metric) if name != self.baseline), None)
+        if best is None:
+            return f"{self.baseline}: {metric} {theirs} on {len(self.questions)} questions."
         result = self.comparison(best, metric)
+        verdict = f"{best} is {result.verdict} than {self.baseline}"
+        if result.verdict not in ("better", "worse"):
+            verdict = f"Between {best} and {self.baseline} there is {result.verdict}"
         return (
-            f"{best} against {self.baseline}: {result.verdict} ({metric} {self.mean(best, metric):.3f} against "
-            f"{self.mean(self.baseline, metric):.3f}, difference {result.difference:+.3f}, "
-            f"95 % interval {result.low:+.3f} to {result.high:+.3f}, {len(self.questions)} questions)"
+            f"{verdict}: {metric} {self.mean(best, metric):.3f} against {theirs}, difference "
+            f"{result.difference:+.3f} ({result.low:+.3f} to {result.high:+.3f}), {len(self.questions)} questions."
         )
 
     def to_dict(self) -> dict[str, Any]:
