@@ -90,7 +90,8 @@ def adopt(leaves: Mapping[int, Document]) -> tuple[dict[int, Document], bool]:
         if is_known:
             position = leaf.meta[chunks.START]
         else:
-            position += number - 1 not in leaves  # what was not found leaves a gap
+            if adopted and number - 1 not in leaves:
+                position += 1  # what was not found leaves a gap
             following = leaves.get(number + 1)
             if following and not any(map(str.isspace, content[-1:] + (following.content or "")[:1])):
                 content += " "

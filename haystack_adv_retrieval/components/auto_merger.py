@@ -216,7 +216,7 @@ def _outermost(passages: Collection[Passage]) -> list[Passage]:
     ]
     around: dict[tuple[str, str], tuple[Span, Passage]] = {}
     inside: set[str] = set()
-    for span, passage in sorted(spanned, key=lambda item: (item[0].start, -item[0].end)):
+    for span, passage in sorted(spanned, key=lambda item: (item[0].start, -item[0].end, level_of(item[1].chunk.meta))):
         meta = passage.chunk.meta
         source = (meta[chunks.SOURCE_ID], meta[chunks.SOURCE_VERSION])
         container_span, container = around.get(source, (Span(0, 0), passage))

@@ -5,7 +5,7 @@ from haystack.document_stores.types import DocumentStore
 
 from haystack_adv_retrieval.budgets import LengthUnit
 from haystack_adv_retrieval.calls import Steps, drive, drive_async
-from haystack_adv_retrieval.core.lineage import PARENT_ID_KEYS, level_of, parent_id_of
+from haystack_adv_retrieval.core.lineage import PARENT_ID_KEYS, is_summary, level_of, parent_id_of
 from haystack_adv_retrieval.results import (
     Passage,
     ScoreAggregation,
@@ -59,7 +59,7 @@ class ParentExpander:
 
         :param document_store: The store that holds the parents.
         :param level: The level to return, 1 being the coarsest. None means one level up. A hit at that level or above
-            passes through.
+            passes through, but a summary always becomes its section.
         :param score_aggregation: How the scores of the hits under a parent make its score: `"max"`, `"sum"` or
             `"mean"`.
         :param top_k: How many results to return at most, counted after hits have collapsed into parents.
@@ -146,7 +146,7 @@ class ParentExpander:
     def _above(self, chunk: Document, *, is_hit: bool) -> str | None:
         """Find the id to climb to from a chunk, None where the way ends."""
         level = level_of(chunk.meta)
-        climbs = level > self.level if self.level and level else is_hit
+        climbs = level > self.level or is_summary(chunk.meta) if self.level and level else is_hit
         return parent_id_of(chunk.meta, self.parent_id_meta_key) if climbs else None
 
     def _without_parent(self, hits: list[Document]) -> list[str]:

@@ -151,17 +151,17 @@ class SentenceWindowExpander:
         hits = best_of_each(documents)
         own, foreign, stray = self._by_source(hits)
         yield from self._read_leaves(own, size)
-        yield from self._read_foreign(foreign, size)
+        found = yield from self._read_foreign(foreign, size)
         passages = [Passage(hit, [hit]) for hit in stray]
         for source in own.values():
             for window in source.windows(rule):
                 chunk = fuse(source.pieces_of(window.span), window.span, window.hits[0])
                 passages.append(Passage(chunk, window.hits, window.missing))
         for source in foreign.values():
-            passages += self._foreign_passages(source, rule)
+            passages += self._foreign_passages(source, rule, found)
         missing = [id_ for passage in passages for id_ in passage.missing]
         problems = [f"The hit {hit.id!r} has no position in a source" for hit in stray]
-        problems += [f"The store does not hold the neighbour {id_!r}" for id_ in missing]
+        problems += [f"The store does not hold the chunk {id_!r}" for id_ in missing]
         report_problems(problems, self.raise_on_failure)
         return best_passages(
             passages,
@@ -202,17 +202,18 @@ class SentenceWindowExpander:
             if leaf.meta.get(chunks.LEVEL) == leaf.meta[chunks.LEAF_LEVEL]:
                 sources[_source_of(leaf)].leaves[leaf.meta[chunks.SPLIT_ID]] = leaf
 
-    def _read_foreign(self, sources: dict[str | int, Source], size: int) -> Steps[None]:
-        """Read the neighbours of hits made elsewhere, with one filter."""
+    def _read_foreign(self, sources: dict[str | int, Source], size: int) -> Steps[set[str]]:
+        """Read hits made elsewhere and their neighbours, with one filter, and tell which chunks there are."""
         if not sources or not size:
-            return
+            return {hit.id for source in sources.values() for hit in source.hits}
         filters = self._keys.filter_around({source_id: source.leaves for source_id, source in sources.items()}, size)
         found: list[Document] = yield Call(self.document_store, "filter_documents", {"filters": filters})
         for chunk in found:
             if place := self._keys.place_of(chunk):
                 sources[place.source].leaves.setdefault(place.ordinal, chunk)
+        return {chunk.id for chunk in found}
 
-    def _foreign_passages(self, source: Source, rule: WindowRule) -> Iterator[Passage]:
+    def _foreign_passages(self, source: Source, rule: WindowRule, found: set[str]) -> Iterator[Passage]:
         retrieved = {hit.id: hit for hit in source.hits}
         leaves, is_known = adopt(source.leaves)
         adopted = Source([leaf for leaf in leaves.values() if leaf.id in retrieved], leaves)
@@ -220,7 +221,9 @@ class SentenceWindowExpander:
             hits = [retrieved[hit.id] for hit in window.hits]
             pieces = adopted.pieces_of(window.span)
             chunk = fuse_adopted(pieces, window.span, hits[0], self.split_id_meta_key, is_known=is_known)
-            yield Passage(chunk, window.hits if is_known else hits)
+            # What their neighbours would be called is not known, but a store without the hit is not the right one.
+            missing = [hit.id for hit in hits if hit.id not in found]
+            yield Passage(chunk, window.hits if is_known else hits, missing)
 
 
 def _source_of(chunk: Document) -> Hashable:
