@@ -112,8 +112,8 @@ class Evaluation:
         """
         Compare a strategy with the baseline.
 
-        The confidence is 95 % for all strategies together (Bonferroni), since the more are tried, the more likely one of
-        them looks better by accident.
+        The confidence is 95 % for all strategies together (Bonferroni): the more are tried, the more likely one of them
+        looks better by accident.
 
         :param strategy: The strategy's name.
         :param metric: The metric's name.

@@ -34,7 +34,20 @@ def test_pipelines_are_compared_with_the_baseline(bm25, questions):
         evaluation.mean("words", "recall@80") - evaluation.mean("pages", "recall@80")
     )
     assert evaluation.comparison("words", "recall@80").verdict == "no difference at this size"
-    assert evaluation.summary().startswith("words against pages: no difference at this size (recall@80 ")
+    assert evaluation.summary().startswith("Between words and pages there is no difference at this size: recall@80 ")
+
+
+def test_the_more_strategies_are_tried_the_surer_a_verdict_has_to_be():
+    def lucky(question):
+        return Answer([document(0, 10)] if int(question) < 6 else [])
+
+    many = [Question(str(number), frozenset("a"), {"a": (Span(0, 10),)}) for number in range(40)]
+    few = evaluate({"none": lambda _: Answer([]), "lucky": lucky}, many)
+    assert few.comparison("lucky", "mrr").verdict == "better"
+    assert few.summary().startswith("lucky is better than none: recall@2000 0.150 against 0.000, difference +0.150")
+    crowd = evaluate({"none": lambda _: Answer([])} | {f"lucky {number}": lucky for number in range(30)}, many)
+    assert crowd.comparison("lucky 1", "mrr").verdict == "no difference at this size"
+    assert evaluate({"none": lambda _: Answer([])}, many).summary() == "none: recall@2000 0.000 on 40 questions."
 
 
 def test_whole_sources_hold_all_the_gold(bm25, questions):

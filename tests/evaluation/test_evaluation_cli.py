@@ -68,7 +68,7 @@ def test_eval_prints_scores_and_verdicts_and_writes_the_report(command, index, l
     assert result.exit_code == 0
     assert "R@60" in result.stdout
     assert "window: no difference at this size, recall@200" in result.stdout
-    assert "against 200 words: no difference at this size" in result.stdout
+    assert "and 200 words there is no difference at this size" in " ".join(result.stdout.split())
     scores = last_line(result)
     assert list(scores["strategies"]) == ["200 words", "parent", "window"]
     assert scores["questions"] == 5

@@ -3,7 +3,7 @@ import json
 import pytest
 
 from haystack_adv_retrieval.core.spans import Span
-from haystack_adv_retrieval.evaluation.questions import Question, load_questions, locate, save_questions
+from haystack_adv_retrieval.evaluation.questions import Question, grouped_by, load_questions, locate, save_questions
 
 SOURCES = {
     "handbook/leave.md": "# Leave\n\nYou have 28 days\nof leave 🏖 a year. Ask early.\n\nAsk early for summer.",
@@ -117,3 +117,8 @@ def test_saved_questions_are_loaded_unchanged(tmp_path):
     ]
     save_questions(tmp_path / "q.jsonl", questions)
     assert load_questions(tmp_path / "q.jsonl", SOURCES) == questions
+
+
+def test_questions_are_grouped_by_their_metadata():
+    questions = [Question("a", frozenset("x"), metadata={"year": 2024}), Question("b", frozenset("x"), group="old")]
+    assert [question.group for question in grouped_by(questions, "year")] == ["2024", None]
