@@ -7,13 +7,14 @@ from contextlib import nullcontext
 from typing import Any
 
 import pytest
-from haystack.components.generators.chat import MockChatGenerator, OpenAIChatGenerator
+from haystack.components.generators.chat import MockChatGenerator, OpenAIChatGenerator, OpenAIResponsesChatGenerator
 from haystack.dataclasses import ChatMessage
 from haystack.tracing.tracer import Span, Tracer, disable_tracing, enable_tracing
 from scripted_chat_server import Answer, ChatServer
 
 from haystack_adv_retrieval.calls import Steps, drive, drive_async
-from haystack_adv_retrieval.llm import NO_KEY, ask, ask_many, helper_model, prepare, read_json, release
+from haystack_adv_retrieval.chat_model import NO_KEY, options_for
+from haystack_adv_retrieval.llm import Reply, ask, ask_many, helper_model, prepare, read_json, release
 
 
 def run_sync(steps: Steps[Any]) -> Any:
@@ -108,6 +109,12 @@ def test_tries_are_bounded(chat_server: ChatServer, run: Run) -> None:
     assert len(chat_server.requests) == 2
 
 
+def test_retries_do_not_add_up_with_those_of_the_generator(chat_server: ChatServer, run: Run) -> None:
+    chat_server.script(Answer(status=500))
+    assert run(ask(chat_server.generator(max_retries=1), "q", retries=2)).calls == 1
+    assert len(chat_server.requests) == 2
+
+
 def test_nobody_waits_longer_than_the_time_limit(chat_server: ChatServer, run: Run) -> None:
     chat_server.script(Answer("late", delay=3), Answer(status=429, headers={"Retry-After": "60"}))
     for generator in (chat_server.generator(), chat_server.generator(), Sleeper()):
@@ -145,6 +152,22 @@ def test_a_generator_that_can_is_told_the_schema(chat_server: ChatServer, run: R
     chat_server.script('{"a": 1}')
     run(ask(chat_server.generator(), "q", read=read_json, schema=SCHEMA))
     assert chat_server.requests[0]["response_format"]["json_schema"]["schema"] == SCHEMA
+
+
+def test_structured_output_that_reached_the_token_limit_is_read_as_far_as_it_goes(
+    chat_server: ChatServer, run: Run
+) -> None:
+    chat_server.script(Answer('{"a": [1, 2, 3', finish_reason="length"))
+    reply = run(ask(chat_server.generator(), "q", read=read_json, schema=SCHEMA))
+    assert (reply.value, reply.outcome, reply.calls, reply.output_tokens) == ({"a": [1, 2]}, "repaired", 1, 4)
+
+
+def test_the_schema_goes_where_each_generator_takes_it() -> None:
+    chat_completions = options_for(OpenAIChatGenerator(), SCHEMA, logprobs=True)
+    assert chat_completions["response_format"]["json_schema"]["schema"] == SCHEMA
+    assert chat_completions["logprobs"] is True
+    responses = options_for(OpenAIResponsesChatGenerator(), SCHEMA, logprobs=True)
+    assert responses == {"text": {"format": {"type": "json_schema", "name": "reply", "strict": True, "schema": SCHEMA}}}
 
 
 def test_a_server_that_refuses_the_schema_is_asked_without_from_then_on(chat_server: ChatServer, run: Run) -> None:
@@ -231,7 +254,7 @@ def test_one_generator_serves_several_threads(chat_server: ChatServer) -> None:
     chat_server.script(lambda body: body["messages"][0]["content"])
     generator = chat_server.generator()
     with ThreadPoolExecutor(8) as pool:
-        replies = list(pool.map(lambda number: drive(ask(generator, str(number))), range(24)))
+        replies: list[Reply[str]] = list(pool.map(lambda number: drive(ask(generator, str(number))), range(24)))
     assert [reply.value for reply in replies] == [str(number) for number in range(24)]
 
 

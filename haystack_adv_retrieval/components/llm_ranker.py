@@ -1,10 +1,8 @@
 import copy
 import math
 import time
-from collections import Counter
-from dataclasses import dataclass, field, replace
-from functools import partial
-from itertools import accumulate, compress
+from dataclasses import replace
+from itertools import accumulate
 from typing import Any, Literal
 
 from haystack import Document, component, logging
@@ -12,11 +10,10 @@ from haystack.components.generators.chat.types import ChatGenerator
 
 from haystack_adv_retrieval.calls import Steps, drive, drive_async
 from haystack_adv_retrieval.core import chunks
-from haystack_adv_retrieval.core.grades import expected_grade, read_grade
-from haystack_adv_retrieval.core.labels import read_labels
-from haystack_adv_retrieval.core.ranking import Group, abreast, completed, elimination, points, sliding
-from haystack_adv_retrieval.llm import Reply, ask_many, helper_model, prepare, release
-from haystack_adv_retrieval.prompts import Prompt, harmless, quoted, shown
+from haystack_adv_retrieval.core.ranking import abreast, elimination, points, sliding
+from haystack_adv_retrieval.judge import Judge
+from haystack_adv_retrieval.llm import helper_model, prepare, release
+from haystack_adv_retrieval.prompts import Prompt, harmless, shown
 from haystack_adv_retrieval.results import best_of_each, check_at_least, check_choice
 
 logger = logging.getLogger(__name__)
@@ -252,35 +249,43 @@ class LLMRanker:
     def _rank(self, query: str, documents: list[Document], top_k: int | None) -> Steps[dict[str, Any]]:
         check_at_least(1, top_k=top_k)
         candidates = best_of_each(documents)
-        passages = [shown(candidate, self.meta_fields, self.max_document_length) for candidate in candidates]
-        deadline = math.inf if self.timeout is None else time.monotonic() + self.timeout
-        task = _Task(harmless(query.strip()[: self.max_document_length]), passages, deadline)
+        judge = Judge(
+            self._model,
+            self._prompt,
+            query=harmless(query.strip()[: self.max_document_length]),
+            passages=[shown(candidate, self.meta_fields, self.max_document_length) for candidate in candidates],
+            deadline=math.inf if self.timeout is None else time.monotonic() + self.timeout,
+            max_workers=self.max_workers,
+            drop_unmentioned=self.drop_unmentioned,
+            allow_abstain=self.allow_abstain,
+        )
         scores: dict[int, float] | None = None
-        reason = None if task.query else "the query is empty"
-        if candidates and task.query:
+        reason = None if judge.query else "the query is empty"
+        if candidates and judge.query:
             yield from prepare(self._model)
-            scores = yield from (self._grade(task) if self.strategy == "pointwise" else self._order(candidates, task))
-            errors = [reply.error for _, reply in task.judged if reply.outcome == "failed"]
-            if errors:
-                reason = f"{len(errors)} of {len(task.judged)} judgements failed, such as with: {errors[0]}"
-            if errors and len(errors) == len(task.judged):
-                scores = None
-                if self.raise_on_failure:
-                    raise RuntimeError(reason) from errors[0]
+            scores = yield from (self._grade(judge) if self.strategy == "pointwise" else self._order(judge, candidates))
+            if errors := judge.errors():
+                reason = f"{len(errors)} of {len(judge.record)} judgements failed, such as with: {errors[0]}"
+                if len(errors) == len(judge.record):
+                    scores = None
+                    if self.raise_on_failure:
+                        raise RuntimeError(reason) from errors[0]
         if reason:
             logger.warning("LLMRanker keeps the order of what it could not judge: {reason}", reason=reason)
         ranks = {index: candidate.score for index, candidate in enumerate(candidates)} if scores is None else scores
         best = list(ranks.items())[: self.top_k if top_k is None else top_k]
+        is_fallback = bool(candidates) and scores is None
         return {
             "documents": [
                 _ranked(candidates[index], index, rank, score) for rank, (index, score) in enumerate(best, 1)
             ],
-            "report": self._report(task, fallback=bool(candidates) and scores is None, reason=reason),
+            "report": {"strategy": self.strategy, "fallback": is_fallback, "reason": reason, **judge.report()},
         }
 
-    def _order(self, candidates: list[Document], task: "_Task") -> Steps[dict[int, float]]:
+    def _order(self, judge: Judge, candidates: list[Document]) -> Steps[dict[int, float]]:
         """Judge groups of candidates as the strategy has it; the scores come best first."""
-        size = self._window(task.passages)
+        lengths = accumulate(sorted(map(len, judge.passages), reverse=True))
+        size = max(2, min(self.ranking_window, sum(length <= self.max_prompt_length for length in lengths)))
         stride = max(1, (self.stride or self.ranking_window // 2) * size // self.ranking_window)
         if self.strategy == "tournament":
             runs = [elimination(self._shuffled(candidates, turn), size) for turn in range(self.num_rounds)]
@@ -289,61 +294,17 @@ class LLMRanker:
             runs = [sliding(order, size, stride, self.num_passes, if_failed=sorted) for order in orders]
         else:
             runs = [sliding(range(len(candidates)), size, stride, self.num_passes)]
-        strategy = abreast(runs)
-        groups = next(strategy)
-        while True:
-            judged = yield from self._judge(groups, task)
-            try:
-                groups = strategy.send(judged)
-            except StopIteration as stop:
-                worth = points(stop.value)
-                break
-        omitted = self._omitted(task)
+        worth = points((yield from judge.play(abreast(runs))))
+        omitted = judge.omitted()
         best_first = sorted(worth, key=lambda index: (-worth[index], index))
         return {index: worth[index] for index in best_first if index not in omitted}
 
-    def _judge(self, groups: list[Group], task: "_Task") -> Steps[list[Group | None]]:
-        """Show each group to the model; a single candidate needs no ranking."""
-        is_asked = [len(group) > 1 or self.drop_unmentioned or self.allow_abstain for group in groups]
-        asked = list(compress(groups, is_asked))
-        if task.is_over:
-            replies = [replace(task.judged[-1][1], calls=0, input_tokens=0, output_tokens=0)] * len(asked)
-        else:
-            replies = yield from ask_many(
-                self._model,
-                [self._listwise_prompt(group, task) for group in asked],
-                read=[partial(self._read, count=len(group)) for group in asked],
-                schema=[self._schema(len(group)) for group in asked],
-                max_workers=self.max_workers,
-                timeout=None,
-                deadline=task.deadline,
-            )
-            task.is_over = bool(replies) and not any(reply.answered for reply in replies)
-        task.judged += zip(asked, replies, strict=True)
-        named = (reply.value for reply in replies)
-        labels = [next(named) if ask else [1] for ask in is_asked]
-        return [None if named is None else completed(named, group) for named, group in zip(labels, groups, strict=True)]
-
-    def _grade(self, task: "_Task") -> Steps[dict[int, float]]:
+    def _grade(self, judge: Judge) -> Steps[dict[int, float]]:
         """Judge each candidate alone; the scores come best first."""
-        replies = yield from ask_many(
-            self._model,
-            [self._prompt(query=task.query, document=quoted("passage", passage)) for passage in task.passages],
-            read=read_grade,
-            logprobs=True,
-            max_workers=self.max_workers,
-            timeout=None,
-            deadline=task.deadline,
-        )
-        task.judged += (([index], reply) for index, reply in enumerate(replies))
-        relevance = {
-            index: expected_grade(reply.value, reply.text, reply.logprobs)
-            for index, reply in enumerate(replies)
-            if reply.value is not None
-        }
+        relevance = yield from judge.grade()
         # A candidate that was not judged keeps its place, with the score of the one before it, and is never left out.
         best_first = iter(sorted(relevance, key=lambda index: -relevance[index]))
-        order = [next(best_first) if index in relevance else index for index in range(len(replies))]
+        order = [next(best_first) if index in relevance else index for index in range(len(judge.passages))]
         score, scores = max(relevance.values(), default=0.0), {}
         for index in order:
             score = relevance.get(index, score)
@@ -351,76 +312,9 @@ class LLMRanker:
                 scores[index] = score
         return scores
 
-    def _window(self, passages: list[str]) -> int:
-        """Count how many of the longest passages fit into one prompt."""
-        lengths = accumulate(sorted(map(len, passages), reverse=True))
-        return max(2, min(self.ranking_window, sum(length <= self.max_prompt_length for length in lengths)))
-
     def _shuffled(self, candidates: list[Document], turn: int) -> list[int]:
         """Shuffle candidates by what they are, so that the order they came in makes no difference."""
         return sorted(range(len(candidates)), key=lambda index: chunks.digest(self.seed, turn, candidates[index].id))
-
-    def _listwise_prompt(self, group: Group, task: "_Task") -> str:
-        passages = (quoted("passage", task.passages[index], label=label) for label, index in enumerate(group, 1))
-        return self._prompt(
-            query=task.query,
-            documents="\n".join(passages),
-            count=len(group),
-            drop_unmentioned=self.drop_unmentioned,
-            allow_abstain=self.allow_abstain,
-        )
-
-    def _read(self, text: str, count: int) -> tuple[list[int], bool]:
-        labels, mended = read_labels(text, count, allow_none=self.allow_abstain)
-        return labels, mended or (len(labels) < count and not (self.drop_unmentioned or not labels))
-
-    def _schema(self, count: int) -> dict[str, Any]:
-        labels = {"type": "array", "items": {"type": "integer", "enum": list(range(1, count + 1))}, "maxItems": count}
-        return {
-            "type": "object",
-            "properties": {"ranking": labels},
-            "required": ["ranking"],
-            "additionalProperties": False,
-        }
-
-    def _omitted(self, task: "_Task") -> set[int]:
-        """Find the candidates that the model was shown and that are not to be returned."""
-        readable = [(group, reply.value) for group, reply in task.judged if reply.value is not None]
-        shown_ones = {index for group, _ in readable for index in group}
-        named = {group[label - 1] for group, labels in readable for label in labels}
-        is_relevant = self.drop_unmentioned or (self.allow_abstain and not named)
-        return shown_ones - named if is_relevant else set()
-
-    def _report(self, task: "_Task", *, fallback: bool, reason: str | None) -> dict[str, Any]:
-        replies = [reply for _, reply in task.judged]
-        return {
-            "strategy": self.strategy,
-            "fallback": fallback,
-            "reason": reason,
-            "calls": sum(reply.calls for reply in replies),
-            "input_tokens": sum(reply.input_tokens for reply in replies),
-            "output_tokens": sum(reply.output_tokens for reply in replies),
-            "outcomes": dict(Counter(reply.outcome for reply in replies)),
-            "windows": [
-                {
-                    "documents": [index + 1 for index in group],
-                    "outcome": reply.outcome,
-                    "error": None if reply.error is None else str(reply.error),
-                }
-                for group, reply in task.judged
-            ],
-        }
-
-
-@dataclass
-class _Task:
-    """One ranking: what is asked, until when, and what came of it."""
-
-    query: str
-    passages: list[str]
-    deadline: float
-    judged: list[tuple[Group, Reply[Any]]] = field(default_factory=list)
-    is_over: bool = False
 
 
 def _ranked(document: Document, index: int, rank: int, score: float | None) -> Document:
