@@ -313,8 +313,9 @@ class _Indexing:
             record
             for record in records
             if record.meta.get(chunks.NAMESPACE) == namespace
-            and record.meta[chunks.SOURCE_ID].startswith(complete)
-            and record.meta[chunks.SOURCE_ID] not in kept
+            and (source_id := record.meta.get(chunks.SOURCE_ID, "")).startswith(complete)
+            and record.id == chunks.source_record_id(source_id)
+            and source_id not in kept
         ]
         for group in batches(missing, lambda _record: 0, 0, MAX_SOURCES):
             yield from self.writer.delete(group)

@@ -151,7 +151,7 @@ def _audit(document_store: DocumentStore, namespace: str | None) -> tuple[list[D
     records = [
         replace(record, embedding=None)
         for record in scan(document_store, both(_units("source"), own))
-        if chunks.SOURCE_ID in record.meta
+        if record.id == chunks.source_record_id(record.meta.get(chunks.SOURCE_ID, ""))
     ]
     stored = scan(document_store, both(_units("leaf", "summary", "block"), own))
     ours = ((chunk.id, chunk.meta) for chunk in stored if chunks.SOURCE_VERSION in chunk.meta)

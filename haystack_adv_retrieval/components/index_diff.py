@@ -1,8 +1,9 @@
 from collections import Counter
 from typing import Any, TypedDict
 
-from haystack import Document, component
+from haystack import Document, component, default_to_dict
 from haystack.components.embedders.types import DocumentEmbedder
+from haystack.core.serialization import component_to_dict
 from haystack.document_stores.types import DocumentStore
 
 from haystack_adv_retrieval.calls import Call, Steps, drive, drive_async
@@ -74,6 +75,16 @@ class IndexDiff:
         self.embedding_model = embedding_model
         self.reembed = reembed
         self.settings = _settings(embedder, embedding_model)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Serialize the component, with its embedder."""
+        return default_to_dict(
+            self,
+            document_store=self.document_store.to_dict(),
+            embedder=component_to_dict(self.embedder, "embedder"),
+            embedding_model=self.embedding_model,
+            reembed=self.reembed,
+        )
 
     @component.output_types(to_embed=list[Document], plan=IndexPlan)
     def run(

@@ -170,10 +170,12 @@ class IndexWriter:
         yield from overwrite(self.document_store, plan["parents"])
 
     def _finish(self, plan: IndexPlan, dimension: int | None) -> Steps[None]:
-        written: dict[str, Any] = {chunks.INDEXED_AT: datetime.now(UTC).isoformat(timespec="seconds")}
-        if dimension:
-            written[chunks.EMBEDDING_DIM] = dimension
-        records = [replace(record, meta=record.meta | written) for record in plan["records"]]
+        now = {chunks.INDEXED_AT: datetime.now(UTC).isoformat(timespec="seconds")}
+        size = {chunks.EMBEDDING_DIM: dimension}
+        records = [
+            replace(record, meta=record.meta | now | (size if record.meta[chunks.LEAF_END] else {}))
+            for record in plan["records"]
+        ]
         replacing = [record for record in records if _source(record) in plan["stored"]]
         if replacing:
             yield from overwrite(
