@@ -8,7 +8,7 @@ from haystack_adv_retrieval.components.qdrant_edge_retriever import QdrantEdgeRe
 from haystack_adv_retrieval.document_stores.qdrant_edge_document_store import QdrantEdgeDocumentStore
 
 DOCUMENTS = [
-    Document(id="both", content="refund period", meta={"team": "sales", "year": 2024}, embedding=[1.0, 0.0]),
+    Document(id="both", content="refund of refund", meta={"team": "sales", "year": 2024}, embedding=[1.0, 0.0]),
     Document(id="near", content="money back", meta={"team": "sales", "year": 2020}, embedding=[0.9, 0.1]),
     Document(id="word", content="refund of deposits", meta={"team": "legal", "year": 2024}, embedding=[0.0, 1.0]),
     Document(id="parent", content="refund chapter", meta={"team": "legal", "year": 2024}),
