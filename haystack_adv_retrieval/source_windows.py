@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 from operator import itemgetter
 from typing import Literal, NamedTuple
 
@@ -50,7 +51,7 @@ class Window(NamedTuple):
 @dataclass
 class Source:
     """
-    What is known of one source.
+    What is known of one source; complete before windows are made.
 
     :param hits: The hits in it.
     :param leaves: Leaves by their ordinals, hits among them.
@@ -69,14 +70,20 @@ class Source:
 
     def pieces_of(self, span: Span) -> list[Document]:
         """List the leaves and hits that share text with a span, in source order."""
+        return [piece for own, piece in self._pieces if own.overlaps(span)]
+
+    @cached_property
+    def _pieces(self) -> list[tuple[Span, Document]]:
         known = {piece.id: piece for piece in (*self.leaves.values(), *self.hits)}
-        spans = ((_span(piece), piece) for piece in known.values())
-        return [piece for own, piece in sorted(spans, key=itemgetter(0)) if own.overlaps(span)]
+        return sorted(((_span(piece), piece) for piece in known.values()), key=itemgetter(0))
 
     def _window(self, hit: Document, rule: WindowRule) -> Window:
+        def span_of(ordinal: int) -> Span | None:
+            leaf = self.leaves.get(ordinal)
+            return _span(leaf) if leaf and _may_join(leaf, hit, rule.within) else None
+
         own, leaves = _span(hit), range(hit.meta[chunks.LEAF_START], hit.meta[chunks.LEAF_END])
-        known = {ordinal: _span(leaf) for ordinal, leaf in self.leaves.items() if _may_join(leaf, hit, rule.within)}
-        span, unknown = widen(own, leaves, known, rule.size)
+        span, unknown = widen(own, leaves, span_of, rule.size)
         if rule.unit == "sentence" and rule.size:
             text = slice_of(self.pieces_of(span), span)
             own_in_text = Span(own.start - span.start, own.end - span.start)

@@ -1,18 +1,18 @@
 """Windows: a span and its neighbours on both sides."""
 
-from collections.abc import Mapping
+from collections.abc import Callable
 
 from haystack_adv_retrieval.core.sentences import sentence_spans
 from haystack_adv_retrieval.core.spans import Span, merge
 
 
-def widen(own: Span, leaves: range, known: Mapping[int, Span], size: int) -> tuple[Span, list[int]]:
+def widen(own: Span, leaves: range, span_of: Callable[[int], Span | None], size: int) -> tuple[Span, list[int]]:
     """
     Widen a span by leaves on both sides.
 
     :param own: The span.
     :param leaves: Ordinals of the leaves that it consists of.
-    :param known: Spans of leaves by their ordinals.
+    :param span_of: Finds the span of a leaf by its ordinal; None if it is not known.
     :param size: How many leaves to add on each side.
     :returns: The widened span, and the ordinals that ended it because they are not known. It also ends at a neighbour
         that does not touch it.
@@ -21,10 +21,11 @@ def widen(own: Span, leaves: range, known: Mapping[int, Span], size: int) -> tup
     before, after = range(leaves.start - 1, leaves.start - 1 - size, -1), range(leaves.stop, leaves.stop + size)
     for ordinals in (before, after):
         for ordinal in ordinals:
-            if ordinal not in known:
+            neighbour = span_of(ordinal)
+            if neighbour is None:
                 unknown.append(ordinal)
                 break
-            widened, *apart = merge([window, known[ordinal]])
+            widened, *apart = merge([window, neighbour])
             if apart:
                 break
             window = widened
