@@ -86,6 +86,17 @@ def test_strategies_can_be_described_in_a_file(command, index, labelled, tmp_pat
     assert scores["strategies"]["narrow"]["context_length"] < scores["strategies"]["wide"]["context_length"]
 
 
+def test_a_chat_model_can_judge_contexts(command, index, labelled, chat_server, monkeypatch):
+    monkeypatch.setenv("OPENAI_BASE_URL", chat_server.url)
+    monkeypatch.setenv("OPENAI_API_KEY", "none")
+    chat_server.script(lambda body: json.dumps({"relevant_statements": ["x"] * ("hotel" in str(body["messages"]))}))
+    options = ["--strategies", "window", "--baseline", "window", "--judge", "--json"]
+    result = command("eval", "--questions", labelled, "--from", index, *options)
+    assert 0 < last_line(result)["strategies"]["window"]["scores"]["context_relevance"] <= 1
+    assert "context relevance" in result.stdout
+    assert {request["response_format"]["type"] for request in chat_server.requests} == {"json_object"}
+
+
 @pytest.mark.parametrize("text", ["a: {pattern: window}", "a: [window]", "a: {pipeline: window, sets: {}}"])
 def test_a_strategy_that_is_not_understood_is_named(index, tmp_path, text):
     (tmp_path / "s.yml").write_text(text)
