@@ -145,7 +145,9 @@ class HierarchicalSplitter:
             result["documents"] += leaves
             result["parents"] += [parent for level in parents for parent in level]
             counts = ",".join(str(len(level)) for level in (*parents, leaves))
-            record.meta.update({chunks.LEAF_END: len(leaves), chunks.LEAF_COUNT: len(leaves), chunks.LEVEL_COUNTS: counts})
+            record.meta.update(
+                {chunks.LEAF_END: len(leaves), chunks.LEAF_COUNT: len(leaves), chunks.LEVEL_COUNTS: counts}
+            )
             result["sources"].append(record)
             if not leaves:
                 logger.warning("Source {source_id} holds no text; it has no chunks.", source_id=source_id)
@@ -229,7 +231,7 @@ class HierarchicalSplitter:
                         **outline.at(span.start),
                     }
                     address = chunks.chunk_id(source[chunks.SOURCE_ID], source[chunks.SOURCE_VERSION], level, split_id)
-                    documents.append(Document(id=address, content=span.text(text), meta=meta))
+                    documents.append(Document(address, span.text(text), None, meta))
             result.append(documents)
             parents = documents
         return result

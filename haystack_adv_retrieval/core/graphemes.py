@@ -2,43 +2,48 @@
 
 import regex
 
-# The classes of Unicode's UAX #29 whose members can join a neighbour.
-_JOINER = regex.compile(
-    r"[\p{GCB=Extend}\p{GCB=ZWJ}\p{GCB=SpacingMark}\p{GCB=Prepend}\p{GCB=L}\p{GCB=V}\p{GCB=T}\p{GCB=RI}]"
-)
-_FLAG_HALF = regex.compile(r"\p{GCB=RI}")
 _CLUSTER = regex.compile(r"\X")
+# What can stand between the two halves of one cluster, in the terms of Unicode's UAX #29.
+_LINK = regex.compile(r"[\p{GCB=Extend}\p{GCB=ZWJ}]")
+_FIRST_FLAG_HALF, _LAST_FLAG_HALF = "\U0001f1e6", "\U0001f1ff"
 
-# The longest cluster that is kept whole, in code points; real ones stay far below it.
+# A cluster may be cut if it has more code points than this; real ones stay far below it.
 LONGEST_CLUSTER = 64
 
 
-def grapheme_at(text: str, position: int) -> str:
-    """Read the grapheme cluster that starts at a position inside the text."""
-    return _CLUSTER.match(text, position).group()
+def end_of_cluster(text: str, start: int, limit: int) -> int:
+    """Find where the grapheme cluster ends that starts at a position, looking no further than `limit`."""
+    return int(_CLUSTER.match(text, start, limit).end())
 
 
 def is_grapheme_boundary(text: str, position: int, floor: int = 0) -> bool:
     """
-    Tell whether a text can be cut at a position.
+    Tell whether a text can be cut at a position without tearing a grapheme cluster.
 
     :param text: Any text.
-    :param position: A position inside the text.
-    :param floor: A boundary at or before `position`; the search for the cluster's begin goes no further back.
-    :returns: False inside a grapheme cluster of at most `LONGEST_CLUSTER` code points.
+    :param position: A position in the text.
+    :param floor: A boundary at or before `position`; what lies before it is not looked at.
+    :returns: False inside a grapheme cluster.
     """
-    if not 0 < position < len(text):
+    if not floor < position < len(text):
         return True
     before, after = text[position - 1], text[position]
     if before < "\u0300" and after < "\u0300":
         return not (before == "\r" and after == "\n")
-    start = position
-    # Flags pair up from the begin of their run, so a run of them is followed back to where it begins.
-    while start > floor and _FLAG_HALF.match(text, start - 1):
-        start -= 1
-    lowest = max(floor, start - LONGEST_CLUSTER)
-    while start > lowest and (_JOINER.match(text, start) or _JOINER.match(text, start - 1)):
-        start -= 1
-    while start < position:
-        start = _CLUSTER.match(text, start).end()
-    return start == position
+    if _is_flag_half(before) and _is_flag_half(after):  # they pair up from the begin of their run
+        start = position - 1
+        while start > floor and _is_flag_half(text[start - 1]):
+            start -= 1
+        return (position - start) % 2 == 0
+    # Of all other rules only two look further back than one character: those for what a link joins to its base, as in
+    # an emoji of several persons or a conjunct of Indic consonants.
+    start = position - 1
+    lowest = max(floor, position - LONGEST_CLUSTER)
+    if end_of_cluster(text, start, position + 1) <= position:
+        while start > lowest and _LINK.match(text, start):
+            start -= 1
+    return end_of_cluster(text, start, position + 1) <= position
+
+
+def _is_flag_half(character: str) -> bool:
+    return _FIRST_FLAG_HALF <= character <= _LAST_FLAG_HALF

@@ -6,16 +6,18 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 
-from haystack_adv_retrieval.core.graphemes import LONGEST_CLUSTER, grapheme_at, is_grapheme_boundary
+from haystack_adv_retrieval.core.graphemes import LONGEST_CLUSTER, end_of_cluster, is_grapheme_boundary
 from haystack_adv_retrieval.core.rulers import Ruler
-from haystack_adv_retrieval.core.sentences import sentence_cuts, tile
+from haystack_adv_retrieval.core.sentences import first_nonblank, sentence_cuts, tile
 from haystack_adv_retrieval.core.spans import Span
 from haystack_adv_retrieval.core.structure import ATOMIC, Block
 
 # Where a unit that is too long may be cut: a table or code between lines, a sentence at a clause, else at a word.
-_LINE = re.compile(r"\n(?:[^\S\n]*\n)*")
-_CLAUSE = re.compile(r"[,;:)\u2013]\s+|[\u2014\u3001\uff0c\uff1b\uff1a]\s*")
-_WORD = re.compile(r"\s+")
+_LINE = re.compile(r"\n(?=[^\S\n]*\S)")
+_CLAUSE = re.compile(
+    r"[,;:)\u2013\u2014\u3001\uff0c\uff1b\uff1a](?:\s+|(?<=[\u2014\u3001\uff0c\uff1b\uff1a]))(?=\S)"
+)
+_WORD = re.compile(r"\s(?=\S)")
 
 # A block is not cut off below this share of its size, and a section below it joins its neighbour.
 SMALLEST_SHARE = 4
@@ -82,11 +84,10 @@ class Hierarchy:
         """Fill blocks with whole sections, or cut a section that is too large; small neighbours share a block."""
         within = self._sections[bisect_right(self._sections, span.start) : bisect_left(self._sections, span.end)]
         if not within:
-            yield from self._cut(span, size, overlap)
-            return
+            return self._cut(span, size, overlap)
         sections = tile(self._text, within, span)
-        for section in self._join(sections, lambda piece: self._count(piece) * SMALLEST_SHARE < size, size):
-            yield from self._cut(section, size, overlap)
+        joined = self._join(sections, lambda piece: self._count(piece) * SMALLEST_SHARE < size, size)
+        return itertools.chain.from_iterable(self._cut(section, size, overlap) for section in joined)
 
     def _join(self, pieces: Sequence[Span], is_crumb: Callable[[Span], bool], size: int) -> list[Span]:
         """Join a crumb with its neighbour, the following one if there is one, as long as both fit."""
@@ -108,57 +109,64 @@ class Hierarchy:
 
     def _cut(self, span: Span, size: int, overlap: int = 0) -> Iterator[Span]:
         """Cut a span into pieces of at most `size`."""
-        start, furthest = span.start, self._ruler.reach(span.start, size)
-        if furthest < span.end:
+        start, limit = span.start, self._ruler.reach(span.start, size)
+        if limit < span.end:
             smallest = max(1, size // SMALLEST_SHARE)
             second_last = self._ruler.reach_back(span.end, size)
             not_a_crumb = self._ruler.reach_back(span.end, smallest)
         fresh = start  # with an overlap, what is new in a piece begins after its start
-        while furthest < span.end:
-            earliest, target = max(self._ruler.reach(start, smallest), fresh + 1), furthest
-            if second_last <= furthest:  # two pieces are left to make: balance them
-                target = (second_last + furthest) // 2
-                earliest, furthest = max(earliest, second_last), max(min(furthest, not_a_crumb), fresh + 1)
-            cut = self._best_cut(start, fresh, min(earliest, furthest), furthest, target)
+        while limit < span.end:
+            earliest, latest, target = max(self._ruler.reach(start, smallest), fresh + 1), limit, limit
+            if second_last <= limit:  # two pieces are left to make: balance them
+                earliest, latest = max(earliest, second_last), max(min(limit, not_a_crumb), fresh + 1)
+                target = (second_last + limit) // 2
+            cut = self._break(fresh, min(earliest, latest), latest, target)
+            cut = cut or self._inside_word(fresh, min(target, latest))
             if cut >= span.end:
                 break
             yield Span(start, cut)
             previous, start, fresh = start, cut, cut
             repeated = self._cuts(previous, cut)[-overlap:] if overlap else []
-            if repeated and self._ruler.reach(repeated[0], size) > cut:
-                start = repeated[0]
-            furthest = self._ruler.reach(start, size)
+            if repeated and self._ruler.reach(repeated[0], size) >= self._end_of_cluster(cut):
+                start = repeated[0]  # there is room for something new behind it
+            limit = self._ruler.reach(start, size)
         yield Span(start, span.end)
 
-    def _best_cut(self, start: int, fresh: int, earliest: int, furthest: int, target: int) -> int:
+    def _break(self, fresh: int, earliest: int, latest: int, target: int) -> int | None:
         """Choose where to end a piece: the strongest kind of break first, then the one nearest to the target."""
-        first, last = bisect_left(self._paragraphs, earliest), bisect_right(self._paragraphs, furthest)
+        first, last = bisect_left(self._paragraphs, earliest), bisect_right(self._paragraphs, latest)
         if first < last:
             return _nearest(self._paragraphs, first, last, target)
-        last = bisect_right(self._sentences, furthest)
+        last = bisect_right(self._sentences, latest)
         if self._sentences[last - 1] > fresh:
             # Where no sentence ends late enough, a small piece is still better than a torn sentence.
             first = min(bisect_left(self._sentences, earliest), last - 1)
             return _nearest(self._sentences, first, last, target)
         block = self._blocks[bisect_right(self._starts, fresh) - 1]
         for pattern in (_LINE, _WORD) if block.kind in ATOMIC else (_CLAUSE, _WORD):
-            found = [match.end() for match in pattern.finditer(self._text, earliest - 1, furthest)]
-            for cut in sorted(found, key=lambda cut: abs(cut - target)):
-                if cut >= earliest and is_grapheme_boundary(self._text, cut, start):
-                    return cut
-        # Inside an endless word; if one grapheme cluster fills the whole piece, behind it.
-        target = min(target, furthest)
-        nearby = itertools.chain(range(target, fresh, -1), range(target + 1, furthest + 1 + LONGEST_CLUSTER))
-        return next((cut for cut in nearby if self._can_end(start, cut)), len(self._text))
+            found = (match.end() for match in pattern.finditer(self._text, earliest - 1, latest + 1))
+            cuts = [cut for cut in found if cut >= earliest and is_grapheme_boundary(self._text, cut, fresh)]
+            if cuts:
+                return _nearest(cuts, 0, len(cuts), target)
+        return None
 
-    def _can_end(self, start: int, position: int) -> bool:
-        """Tell whether a piece can end anywhere: in no grapheme cluster, and with no blank piece before or behind."""
-        if position >= len(self._text):
-            return True
-        if not is_grapheme_boundary(self._text, position, start) or self._text[start:position].isspace():
-            return False
-        # White space begins a piece only where it carries a mark that makes it visible.
-        return not grapheme_at(self._text, position).isspace()
+    def _inside_word(self, fresh: int, target: int) -> int:
+        """Choose where to end a piece inside an endless word; if one grapheme cluster fills it, behind that."""
+        begin = self._visible(fresh)
+        for cut in range(target, begin, -1):
+            if is_grapheme_boundary(self._text, cut, begin) and not self._text[cut : self._end_of_cluster(cut)].isspace():
+                return cut
+        limit = max(target, begin) + LONGEST_CLUSTER
+        end = end_of_cluster(self._text, begin, limit)
+        return self._visible(end) if end < limit else max(target, begin + LONGEST_CLUSTER)
+
+    def _visible(self, start: int) -> int:
+        """Find the first grapheme cluster that is not white space; white space that carries a mark counts as visible."""
+        position = first_nonblank(self._text, Span(start, len(self._text)))
+        return position if is_grapheme_boundary(self._text, position, start) else position - 1
+
+    def _end_of_cluster(self, start: int) -> int:
+        return end_of_cluster(self._text, start, start + LONGEST_CLUSTER)
 
     @cached_property
     def _sentences(self) -> list[int]:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Protocol, cast
 
 import numpy as np
+from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
 from haystack_adv_retrieval.core.sentences import without_surrogates
@@ -109,7 +110,7 @@ def word_starts(text: str) -> list[int]:
         begins = ~blank
         begins[1:] &= blank[:-1] | unspaced[1:] | unspaced[:-1]
     starts = np.flatnonzero(begins)
-    inner = _inside_long_units(starts, np.append(starts[1:], len(codes)))
+    inner = _inside_long_words(starts, np.append(starts[1:], len(codes)))
     return cast(list[int], np.sort(np.concatenate([starts, inner[~blank[inner]]])).tolist())
 
 
@@ -134,8 +135,8 @@ def token_starts(text: str, pieces: Sequence[Span], tokenizer: Tokenizer) -> lis
     return sorted(starts)
 
 
-def _inside_long_units(starts: np.ndarray, ends: np.ndarray) -> np.ndarray:
-    """Find where a unit is divided because it is longer than `LONGEST_UNIT`."""
+def _inside_long_words(starts: NDArray[np.intp], ends: NDArray[np.intp]) -> NDArray[np.intp]:
+    """Find where words are divided that are longer than `LONGEST_UNIT`."""
     more = np.maximum(0, (ends - starts - 1) // LONGEST_UNIT)
     ordinals = np.arange(1, more.sum() + 1) - np.repeat(np.cumsum(more) - more, more)
     return np.repeat(starts, more) + ordinals * LONGEST_UNIT

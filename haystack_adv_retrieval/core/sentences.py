@@ -53,10 +53,10 @@ def paragraph_spans(text: str) -> list[Span]:
 
 def unwrapped_lines(text: str, block: Span) -> list[Span]:
     """Split a block into its lines if they are too long to be wrapped ones; else it stays whole."""
-    lengths = [len(line) for line in block.text(text).split("\n")]
-    if len(lengths) == 1 or max(lengths) <= WIDEST_WRAP:
+    lines = block.text(text).split("\n")
+    if len(lines) == 1 or max(map(len, lines)) <= WIDEST_WRAP:
         return [block]
-    return tile(text, accumulate((length + 1 for length in lengths), initial=block.start), block)
+    return tile(text, accumulate((len(line) + 1 for line in lines), initial=block.start), block)
 
 
 def sentence_cuts(text: str, paragraph: Span, language: str = "en") -> list[int]:
@@ -69,15 +69,13 @@ def sentence_cuts(text: str, paragraph: Span, language: str = "en") -> list[int]
     :returns: Positions in the text, ascending. The pieces between them are not blank and tear no grapheme cluster.
     """
     cuts: list[int] = []
-    first = _NONBLANK.search(text, paragraph.start, paragraph.end)
-    done = first.start() if first else paragraph.end
+    done = first_nonblank(text, paragraph)
     for start in _sentence_starts(text, paragraph, language):
         if start <= done:
             continue
         if text[start].isspace():  # it belongs to the sentence before it
-            visible = _NONBLANK.search(text, start, paragraph.end)
-            start = visible.start() if visible else paragraph.end
-        if start < paragraph.end and is_grapheme_boundary(text, start):
+            start = first_nonblank(text, Span(start, paragraph.end))
+        if start < paragraph.end and is_grapheme_boundary(text, start, paragraph.start):
             cuts.append(start)
         done = start
     return cuts
@@ -112,16 +110,22 @@ def tile(text: str, cuts: Iterable[int], within: Span) -> list[Span]:
     :param within: The span to cut.
     :returns: The pieces in ascending order; none if the span is blank.
     """
+    visible = first_nonblank(text, within)
+    if visible == within.end:
+        return []
+    # White space at the very start belongs to the first piece, all other to the piece before it.
+    inside = [cut for cut in sorted(set(cuts)) if visible < cut < within.end]
+    cuts = [cut for cut in inside if is_grapheme_boundary(text, cut, within.start)]
     pieces: list[Span] = []
-    start = within.start
-    for cut in [*sorted(cuts), within.end]:
-        if not start < cut <= within.end or (cut < within.end and not is_grapheme_boundary(text, cut)):
-            continue
-        if not text[start:cut].isspace():
-            pieces.append(Span(start, cut))
-        elif pieces:
-            pieces[-1] = Span(pieces[-1].start, cut)
+    for start, end in pairwise([within.start, *cuts, within.end]):
+        if text[start:end].isspace():
+            pieces[-1] = Span(pieces[-1].start, end)
         else:
-            continue  # white space at the very start belongs to the first piece
-        start = cut
+            pieces.append(Span(start, end))
     return pieces
+
+
+def first_nonblank(text: str, within: Span) -> int:
+    """Find the first character of a span that is not white space; the span's end if there is none."""
+    match = _NONBLANK.search(text, within.start, within.end)
+    return match.start() if match else within.end

@@ -2,8 +2,7 @@
 
 import re
 from bisect import bisect_left
-from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from markdown_it import MarkdownIt
 
@@ -14,7 +13,7 @@ Structure = Literal["auto", "markdown", "plain"]
 Kind = Literal["heading", "paragraph", "item", "table", "code", "front_matter"]
 
 _FRONT_MATTER = re.compile(r"\A---[ \t]*\r?\n(?:.*\n)*?(?:---|\.\.\.)[ \t]*(?:\r?\n|\Z)")
-_NEWLINE = re.compile(r"\n")
+_NEWLINE = re.compile(r"\r\n?|\n")  # as Markdown knows it
 # Searched for in a text with a newline in front of it: a pattern that begins with a fixed character is found fast.
 _LOOKS_LIKE_MARKDOWN = re.compile(r"\n(?:#{1,6}[ \t]+\S|```|~~~|\|?[ \t]*:?-{3,}:?[ \t]*\|)")
 
@@ -36,8 +35,7 @@ _KINDS: dict[str, Kind] = {
 ATOMIC: frozenset[Kind] = frozenset({"table", "code", "front_matter"})
 
 
-@dataclass(frozen=True, slots=True)
-class Block:
+class Block(NamedTuple):
     """
     One block of a text.
 
