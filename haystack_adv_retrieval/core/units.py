@@ -1,0 +1,85 @@
+"""The sentences of a text, and which of them need another one to be understood."""
+
+import re
+from dataclasses import dataclass
+
+from haystack_adv_retrieval.core.sentences import sentence_cuts, tile
+from haystack_adv_retrieval.core.spans import Span
+from haystack_adv_retrieval.core.structure import find_blocks
+
+# Words that point back to the sentence before, at the start of an English sentence.
+_LEANING = re.compile(
+    r"\W*(?:this|that|these|those|it|its|they|their|them|he|his|she|her|such|both|neither|either|the (?:above|former|"
+    r"latter|same)|here|there|then|otherwise|however|therefore|thus|hence|consequently|accordingly|but|and|or|nor|so|"
+    r"yet|also|again|instead|moreover|furthermore|in (?:this|that|such|these|those|either|both)\b.*|if so|if not|"
+    r"for (?:this|that|these|those)|after (?:this|that)|before (?:this|that)|until (?:this|that|then)|except)\b",
+    re.IGNORECASE,
+)
+# A demonstrative that stands alone, wherever it is: "within 14 days of this."
+_ALONE = re.compile(r"\b(?:this|these|those)\b(?=\s*[.,;:!?)]|\s*$)", re.IGNORECASE)
+_RULE = re.compile(r"[\s|:+=-]+")
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """
+    A sentence, a row of a table, a list item, a heading or a block of code.
+
+    :param span: Where it is in the text, without white space around it.
+    :param needs: Indices of earlier units that it cannot be understood without: the heading above it, the header of its
+        table, the lead-in of its list, the sentence that it leans on.
+    """
+
+    span: Span
+    needs: tuple[int, ...] = ()
+
+
+def find_units(text: str, language: str = "en") -> list[Unit]:
+    """
+    Split a text into units.
+
+    :param text: Any text.
+    :param language: ISO 639 code of its language. Sentences that lean on the one before are known in English alone.
+    :returns: The units in order; together they hold every character that is not white space.
+    """
+    units: list[Unit] = []
+    heading: int | None = None  # the unit of the heading that the current block is under
+    lead: int | None = None  # the sentence that introduces the current list
+    for block in find_blocks(text):
+        above = () if heading is None else (heading,)
+        if block.kind == "heading":
+            heading, lead = len(units), None
+            units.append(_unit(text, block.span))
+        elif block.kind == "table":
+            rows = tile(text, _line_starts(text, block.span), block.span)
+            header = [len(units) + n for n, row in enumerate(rows[:2]) if n == 0 or _RULE.fullmatch(row.text(text))]
+            for number, row in enumerate(rows):
+                units.append(_unit(text, row, above if number < len(header) else (*above, *header)))
+        elif block.kind in ("code", "front_matter"):
+            units.append(_unit(text, block.span, above))
+        else:
+            is_item = block.kind == "item"
+            for number, sentence in enumerate(tile(text, sentence_cuts(text, block.span, language), block.span)):
+                needs = set(above)
+                previous = len(units) - 1
+                if is_item and lead is not None:
+                    needs.add(lead)
+                words = sentence.text(text)
+                leans = language == "en" and (_LEANING.match(words) or _ALONE.search(words))
+                if previous >= 0 and previous != heading and (leans or (is_item and number > 0)):
+                    needs.add(previous)
+                units.append(_unit(text, sentence, tuple(sorted(needs))))
+            if not is_item:
+                introduces = bool(units) and units[-1].span.text(text).endswith(":")
+                lead = len(units) - 1 if introduces else None
+    return units
+
+
+def _line_starts(text: str, span: Span) -> list[int]:
+    return [span.start + match.end() for match in re.finditer(r"\n", span.text(text))]
+
+
+def _unit(text: str, span: Span, needs: tuple[int, ...] = ()) -> Unit:
+    content = span.text(text)
+    start = span.start + len(content) - len(content.lstrip())
+    return Unit(Span(start, start + len(content.strip())), needs)
