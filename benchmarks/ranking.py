@@ -168,7 +168,7 @@ def order_sensitivity(folder: Path) -> Iterator[str]:
 
 def ndcg(ids: Sequence[str], grades: dict[str, int], k: int = 10) -> float:
     def gain(values: Sequence[int]) -> float:
-        return sum((2.0**grade - 1) / math.log2(rank + 1) for rank, grade in enumerate(values[:k], 1))
+        return sum((math.pow(2, grade) - 1) / math.log2(rank + 1) for rank, grade in enumerate(values[:k], 1))
 
     return gain([grades.get(name, 0) for name in ids]) / gain(sorted(grades.values(), reverse=True))
 
