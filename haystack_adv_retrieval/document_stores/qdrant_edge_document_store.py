@@ -67,7 +67,9 @@ class QdrantEdgeDocumentStore:
     survives the process being killed. All stores of a process that name the same folder share one open shard, so the
     components of a YAML pipeline, several pipelines, threads, sync and async all meet in one place. A second process is
     told to use the server instead. Documents with and without embedding live side by side and read back as they were
-    written. Filters mean what they mean in Haystack's InMemoryDocumentStore; every metadata field is indexed.
+    written. Filters mean what they mean in Haystack's InMemoryDocumentStore. Every metadata field is indexed, for
+    ranges from the first one on; only filters that the engine has no exact form for look at each document: ranges over
+    text or mixed values, and conditions on content and embedding.
 
     ```python
     from haystack import Document
