@@ -5,6 +5,7 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import asdict
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -16,6 +17,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
+from haystack_adv_retrieval.components.section_summarizer import SectionSummarizer
 from haystack_adv_retrieval.core import chunks
 from haystack_adv_retrieval.document_stores.qdrant_edge_document_store import QdrantEdgeDocumentStore
 from haystack_adv_retrieval.evaluation.cli import register
@@ -39,6 +41,13 @@ Settings = Annotated[
 ]
 
 
+class Summaries(StrEnum):
+    """How summaries of sections are made."""
+
+    extractive = "extractive"
+    llm = "llm"
+
+
 @app.command()
 def index(
     paths: Annotated[list[str], typer.Argument(help="Files, folders and glob patterns.")],
@@ -51,6 +60,10 @@ def index(
         bool, typer.Option("--delete-missing", help="Delete what the index holds of the folders and they no longer.")
     ] = False,
     reembed: Annotated[bool, typer.Option("--reembed", help="Replace embeddings of another model.")] = False,
+    summaries: Annotated[
+        Summaries | None,
+        typer.Option(help="Also index a summary of each section: its central sentences, or written by the chat model."),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """
@@ -64,6 +77,7 @@ def index(
     if namespace is not None:
         overrides["splitter.namespace"] = namespace
     part: Callable[[str], Any] = load_pipeline(pipeline, index=to, overrides=overrides).get_component
+    store = part("writer").document_store
     keep: set[str] = set()
     with _progress() as progress:
         task = progress.add_task("Indexing", total=len(found.files), leaves=0)
@@ -75,9 +89,10 @@ def index(
 
         report = index_documents(
             found.documents(part("reader")),
-            part("writer").document_store,
+            store,
             part("embedder"),
             part("splitter"),
+            summarizer=summaries and SectionSummarizer(method=summaries.value, document_store=store),
             reembed=reembed,
             delete_missing=delete_missing,
             scope=found.scope,

@@ -91,7 +91,8 @@ def index_documents(
     :param document_store: The store of the index.
     :param embedder: Embeds the leaves.
     :param splitter: Splits the sources; its namespace is the one that the run is about.
-    :param summarizer: Makes summaries out of `parents`, which are indexed with their source. Sources that have none yet
+    :param summarizer: Makes `summaries` out of `parents` and `documents` (the embedded leaves), such as
+        `SectionSummarizer`; they are indexed with their source. Sources that have none yet
         count as changed.
     :param embedding_model: Name under which the index records the model. None: that of the embedder.
     :param reembed: Replace embeddings of another model, which are refused otherwise.
@@ -269,11 +270,17 @@ class _Indexing:
     def _update_together(self, group: list[Document]) -> Steps[None]:
         split = yield Call(self.splitter, "run", {"documents": group})
         summaries = None
+        embedded: dict[str, Document] = {}
         if self.summarizer is not None:
             yield from self._warm_up(self.summarizer)
-            summaries = (yield Call(self.summarizer, "run", {"parents": split["parents"]}))["summaries"]
+            # Sections are summarised by the vectors of their leaves, so these are made before the rest.
+            plan, leaves = yield from self.diff.compare(**split, summaries=[])
+            leaves = yield from self.writer.with_embeddings([*leaves, *plan["reused"]], plan, self._embed)
+            embedded = {leaf.id: leaf for leaf in leaves}
+            inputs = {"parents": split["parents"], "documents": leaves}
+            summaries = (yield Call(self.summarizer, "run", inputs))["summaries"]
         plan, to_embed = yield from self.diff.compare(**split, summaries=summaries)
-        yield from self.writer.save(to_embed, plan, self._embed)
+        yield from self.writer.save([embedded.get(unit.id, unit) for unit in to_embed], plan, self._embed)
         for record in plan["records"]:
             stored = plan["stored"].get(record.meta[chunks.SOURCE_ID], {})
             if chunks.SOURCE_VERSION in stored:

@@ -5,12 +5,13 @@ from typing import Any
 from haystack import Document, component, logging
 
 from haystack_adv_retrieval.calls import Call, Steps, drive, drive_async
+from haystack_adv_retrieval.wrapped_retriever import WrappedRetriever
 
 logger = logging.getLogger(__name__)
 
 
 @component
-class FilteredRetriever:
+class FilteredRetriever(WrappedRetriever):
     """
     Runs a retriever with a filter, and with looser ones if that leaves too few documents.
 
@@ -47,40 +48,11 @@ class FilteredRetriever:
         :param raise_on_failure: Whether to raise what the retriever raises, instead of trying the next filter.
         :raises ValueError: If the retriever is no such component, or `min_results` is less than 1.
         """
-        inputs, outputs = (
-            getattr(getattr(retriever, sockets, None), "_sockets_dict", {})
-            for sockets in ("__haystack_input__", "__haystack_output__")
-        )
-        if "filters" not in inputs or "documents" not in outputs:
-            raise ValueError(f"retriever needs an input `filters` and an output `documents`, got {retriever!r}")
         if min_results < 1:
             raise ValueError(f"min_results must be at least 1, got {min_results}")
-        self.retriever = retriever
+        WrappedRetriever.__init__(self, retriever)  # the decorator makes a new class, which super() does not know
         self.min_results = min_results
         self.raise_on_failure = raise_on_failure
-        for name, socket in inputs.items():
-            if name != "filters":
-                component.set_input_type(self, name, socket.type, socket.default_value)
-
-    def warm_up(self) -> None:
-        """Warm up the retriever."""
-        drive(self._lifecycle("warm_up"))
-
-    async def warm_up_async(self) -> None:
-        """Warm up the retriever, asynchronously."""
-        await drive_async(self._lifecycle("warm_up"))
-
-    def close(self) -> None:
-        """Close the retriever."""
-        drive(self._lifecycle("close"))
-
-    async def close_async(self) -> None:
-        """Close the retriever, asynchronously."""
-        await drive_async(self._lifecycle("close"))
-
-    def _lifecycle(self, method: str) -> Steps[None]:
-        if hasattr(self.retriever, method):
-            yield Call(self.retriever, method)
 
     @component.output_types(documents=list[Document], report=dict[str, Any])
     def run(

@@ -110,7 +110,7 @@ class IndexWriter:
         searched = sorted([*documents, *plan["reused"]], key=lambda unit: unit.meta[chunks.UNIT] == "summary")
         dimension: int | None = None
         for start in range(0, len(searched), BATCH_SIZE):
-            batch = yield from self._with_embeddings(searched[start : start + BATCH_SIZE], plan, embed)
+            batch = yield from self.with_embeddings(searched[start : start + BATCH_SIZE], plan, embed)
             if start == 0:
                 dimension = len(batch[0].embedding or ())
                 if not plan["reembed"]:
@@ -194,11 +194,20 @@ class IndexWriter:
             )
         yield from overwrite(self.document_store, records)
 
-    def _with_embeddings(self, batch: list[Document], plan: IndexPlan, embed: Embed | None) -> Steps[list[Document]]:
+    def with_embeddings(self, batch: list[Document], plan: IndexPlan, embed: Embed | None) -> Steps[list[Document]]:
+        """
+        Give documents their embeddings, as steps for `drive`: their own, those that the index holds, or new ones.
+
+        :param batch: Leaves and summaries of the plan.
+        :param plan: The plan of `IndexDiff`.
+        :param embed: Embeds documents. None: what is not in the index has its embedding.
+        :returns: The documents with embeddings, in the same order.
+        :raises ValueError: If there is no embedding for one of them.
+        """
         old_ids = plan["embedding_ids"]
         new = [unit for unit in batch if unit.id not in old_ids]
-        if embed and new:
-            new = yield from embed(new)
+        if embed and (bare := [unit for unit in new if not unit.embedding]):
+            new = [unit for unit in new if unit.embedding] + (yield from embed(bare))
         stored = yield from read_by_ids(self.document_store, [old_ids[unit.id] for unit in batch if unit.id in old_ids])
         embeddings = {unit.id: unit.embedding for unit in new}
         embeddings |= {unit.id: stored[old].embedding for unit in batch if (old := old_ids.get(unit.id)) in stored}

@@ -46,7 +46,7 @@ class RoutedRetriever(WrappedRetriever):
         """
         if not 0 <= safety_net < 1:
             raise ValueError(f"safety_net must be in [0, 1), got {safety_net!r}")
-        super().__init__(retriever)
+        WrappedRetriever.__init__(self, retriever)  # the decorator makes a new class, which super() does not know
         self.safety_net = safety_net
 
     @component.output_types(documents=list[Document])
