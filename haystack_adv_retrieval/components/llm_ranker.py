@@ -18,7 +18,6 @@ from haystack_adv_retrieval.results import best_of_each, check_at_least, check_c
 
 logger = logging.getLogger(__name__)
 
-RETRIEVAL_SCORE = "retrieval_score"  # the score that a document came with
 Strategy = Literal["listwise", "tournament", "pointwise"]
 
 LISTWISE_PROMPT = """
@@ -320,5 +319,5 @@ class LLMRanker:
 def _ranked(document: Document, index: int, rank: int, score: float | None) -> Document:
     meta = copy.deepcopy(document.meta) | {chunks.INITIAL_RANK: index + 1, chunks.RANK: rank}
     if document.score is not None:
-        meta[RETRIEVAL_SCORE] = document.score
+        meta[chunks.RETRIEVAL_SCORE] = document.score
     return replace(document, meta=meta, score=score, embedding=document.embedding and list(document.embedding))

@@ -49,11 +49,15 @@ KEPT_SPANS = "kept_spans"  # [[start, end], ...]: what compression kept of the s
 EXPANDED_FROM = "expanded_from"  # ids of the hits that a result replaces
 PART_IDS = "part_ids"  # ids of the stored chunks that a fused span was cut out of
 INITIAL_RANK, RANK = "initial_rank", "rank"  # position before and after reranking, from 1
+RETRIEVAL_SCORE = "retrieval_score"  # the score before reranking
+COMPRESSION = "compression"  # how a document was compressed: a method of the Compressor, or "none"
 MISSING = "missing"  # ids of chunks that a pattern looked for and that the store does not hold
 
 HEADING_SEPARATOR = " > "
 
-RESULT_KEYS = frozenset({MATCHED_SPANS, KEPT_SPANS, EXPANDED_FROM, INITIAL_RANK, RANK, MISSING, PART_IDS})
+RESULT_KEYS = frozenset(
+    {MATCHED_SPANS, KEPT_SPANS, EXPANDED_FROM, INITIAL_RANK, RANK, RETRIEVAL_SCORE} | {COMPRESSION, MISSING, PART_IDS}
+)
 CHUNK_KEYS = frozenset(
     {UNIT, NAMESPACE, SOURCE_ID, SOURCE_VERSION, LEVEL, SPLIT_ID, START, END, PARENT_ID, PARENT_START, PARENT_END}
     | {PAGE, HEADINGS, TABLE_HEADER, LEAF_LEVEL, LEAF_START, LEAF_END, LEAF_COUNT, LEVEL_COUNTS, SUMMARY_COUNT}
