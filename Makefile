@@ -23,7 +23,9 @@ help:  ## List the commands.
 	touch $@
 
 demo: .venv/installed  ## Index the example handbook, ask it, and measure which pattern answers best.
-	$(BIN)/python examples/demo.py
+	$(BIN)/adv-retrieval index examples/handbook --to .demo/index
+	$(BIN)/adv-retrieval query "How many days does it take until the refund for a station is paid?" --from .demo/index --top-k 1
+	$(BIN)/adv-retrieval eval --questions examples/handbook.questions.jsonl --from .demo/index --report .demo/report.html
 
 test: .venv/installed  ## Run the tests.
 	$(BIN)/python -m pytest
