@@ -76,8 +76,9 @@ class AutoMerger:
         :param score_aggregation: How the scores of the hits make the score of what they merge into: `"max"`, `"sum"`
             or `"mean"`.
         :param top_k: How many results to return at most, counted after merging.
-        :param max_length: Budget over all results together. Results are taken whole, best first; only if the best one
-            exceeds the budget by itself is it cut, to whole sentences around its best hit.
+        :param max_length: Budget over all results together. Results are taken whole, best first; one that does not fit
+            makes way for smaller ones. Only if the best one exceeds the budget by itself is it cut, to whole sentences
+            around its best hit.
         :param length_unit: Unit of `max_length`: `"character"`, `"word"` or `"token"`.
         :param raise_on_failure: Raise if the store does not hold a parent, instead of returning its hits as they are.
         :raises ValueError: If a parameter is out of its range.

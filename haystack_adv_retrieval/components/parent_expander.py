@@ -24,8 +24,8 @@ class ParentExpander:
     Replaces hits by their parents: search small chunks, read the large ones around them.
 
     A small chunk is found best, but often lacks the condition or the exception next to it. Hits with the same parent
-    collapse into one result. Parents are read in one look-up a level. A hit without a parent passes through; one whose
-    parent the store does not hold comes back as it is, with the parent's id in `meta["missing"]`.
+    collapse into one result. Parents are read in one look-up a level. A hit without a parent passes through; where the
+    store does not hold a parent, what is below it comes back, with the parent's id in `meta["missing"]`.
 
     ### Usage example
     ```python
@@ -63,8 +63,9 @@ class ParentExpander:
         :param score_aggregation: How the scores of the hits under a parent make its score: `"max"`, `"sum"` or
             `"mean"`.
         :param top_k: How many results to return at most, counted after hits have collapsed into parents.
-        :param max_length: Budget over all results together. Results are taken whole, best first; only if the best one
-            exceeds the budget by itself is it cut, to whole sentences around its best hit.
+        :param max_length: Budget over all results together. Results are taken whole, best first; one that does not fit
+            makes way for smaller ones. Only if the best one exceeds the budget by itself is it cut, to whole sentences
+            around its best hit.
         :param length_unit: Unit of `max_length`: `"character"`, `"word"` or `"token"`.
         :param parent_id_meta_key: Metadata key, or keys in order of preference, that hold the parent's id; by default
             those of this package and of Haystack's `HierarchicalDocumentSplitter`.
@@ -146,7 +147,7 @@ class ParentExpander:
     def _above(self, chunk: Document, *, is_hit: bool) -> str | None:
         """Find the id to climb to from a chunk, None where the way ends."""
         level = level_of(chunk.meta)
-        climbs = level > self.level or is_summary(chunk.meta) if self.level and level else is_hit
+        climbs = (level > self.level or is_summary(chunk.meta)) if self.level and level else is_hit
         return parent_id_of(chunk.meta, self.parent_id_meta_key) if climbs else None
 
     def _without_parent(self, hits: list[Document]) -> list[str]:

@@ -70,10 +70,12 @@ class SentenceWindowExpander:
         :param window_size: How many units to add on each side.
         :param unit: `"leaf"`, or `"sentence"` to count sentences where leaves hold several; they are cut out of the
             neighbouring leaves.
-        :param within: What a window must not leave: the hit's `"source"`, `"parent"` or `"page"`.
+        :param within: What a window must not leave: the hit's `"source"`, `"parent"` or `"page"`. A leaf belongs to the
+            page that it starts on.
         :param top_k: How many results to return at most, counted after windows have fused.
-        :param max_length: Budget over all results together. Results are taken whole, best first; only if the best one
-            exceeds the budget by itself is it cut, to whole sentences around its best hit.
+        :param max_length: Budget over all results together. Results are taken whole, best first; one that does not fit
+            makes way for smaller ones. Only if the best one exceeds the budget by itself is it cut, to whole sentences
+            around its best hit.
         :param length_unit: Unit of `max_length`: `"character"`, `"word"` or `"token"`.
         :param language: ISO 639 code of the texts' language, for counting sentences.
         :param source_id_meta_key: Metadata key of the source, for chunks made elsewhere. Their neighbours are found

@@ -19,7 +19,7 @@ def parent_id_of(meta: Mapping[str, Any], keys: Sequence[str] = PARENT_ID_KEYS) 
     :param keys: Keys that may hold it, in order of preference.
     :returns: The id, or None if there is no parent.
     """
-    return next((meta[key] for key in keys if meta.get(key)), None)
+    return next((value for key in keys if isinstance(value := meta.get(key), str) and value), None)
 
 
 def level_of(meta: Mapping[str, Any]) -> int:

@@ -26,7 +26,7 @@ def test_levels_count_from_the_coarsest_chunk(meta, level):
 def test_the_first_key_that_holds_a_parent_counts():
     assert parent_id_of({"parent_id": None, "__parent_id": "p"}) == "p"
     assert parent_id_of({"mother": "m", "parent_id": "p"}, ["mother", "parent_id"]) == "m"
-    assert parent_id_of({"parent_id": ""}) is None
+    assert parent_id_of({"parent_id": "", "__parent_id": {"id": "p"}}) is None
 
 
 def test_a_summary_stands_for_its_section():
