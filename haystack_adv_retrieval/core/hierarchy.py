@@ -111,12 +111,12 @@ class Hierarchy:
         """Cut a span into pieces of at most `size`."""
         start, limit = span.start, self._ruler.reach(span.start, size)
         if limit < span.end:
-            smallest = max(1, size // SMALLEST_SHARE)
             second_last = self._ruler.reach_back(span.end, size)
-            not_a_crumb = self._ruler.reach_back(span.end, smallest)
-        fresh = start  # with an overlap, what is new in a piece begins after its start
+            not_a_crumb = self._ruler.reach_back(span.end, max(1, size // SMALLEST_SHARE))
+        fresh = start
         while limit < span.end:
-            earliest, latest, target = max(self._ruler.reach(start, smallest), fresh + 1), limit, limit
+            fresh = self._visible(fresh)  # a piece ends behind what is new in it: after what it repeats and white space
+            earliest, latest, target = max(start + (limit - start) // SMALLEST_SHARE, fresh + 1), limit, limit
             if second_last <= limit:  # two pieces are left to make: balance them
                 earliest, latest = max(earliest, second_last), max(min(limit, not_a_crumb), fresh + 1)
                 target = (second_last + limit) // 2
@@ -144,24 +144,27 @@ class Hierarchy:
             return _nearest(self._sentences, first, last, target)
         block = self._blocks[bisect_right(self._starts, fresh) - 1]
         for pattern in (_LINE, _WORD) if block.kind in ATOMIC else (_CLAUSE, _WORD):
-            found = (match.end() for match in pattern.finditer(self._text, earliest - 1, latest + 1))
-            cuts = [cut for cut in found if cut >= earliest and is_grapheme_boundary(self._text, cut, fresh)]
-            if cuts:
-                return _nearest(cuts, 0, len(cuts), target)
+            cuts = [match.end() for match in pattern.finditer(self._text, earliest - 1, latest + 1)]
+            while cuts:
+                cut = _nearest(cuts, 0, len(cuts), target)
+                if is_grapheme_boundary(self._text, cut, fresh):
+                    return cut
+                cuts.remove(cut)
         return None
 
     def _inside_word(self, fresh: int, target: int) -> int:
         """Choose where to end a piece inside an endless word; if one grapheme cluster fills it, behind that."""
-        begin = self._visible(fresh)
-        for cut in range(target, begin, -1):
-            if is_grapheme_boundary(self._text, cut, begin) and not self._text[cut : self._end_of_cluster(cut)].isspace():
+        for cut in range(target, fresh, -1):
+            if is_grapheme_boundary(self._text, cut, fresh) and not self._text[cut : self._end_of_cluster(cut)].isspace():
                 return cut
-        limit = max(target, begin) + LONGEST_CLUSTER
-        end = end_of_cluster(self._text, begin, limit)
-        return self._visible(end) if end < limit else max(target, begin + LONGEST_CLUSTER)
+        limit = max(target, fresh) + LONGEST_CLUSTER
+        end = end_of_cluster(self._text, fresh, limit)
+        return self._visible(end) if end < limit else max(target, fresh + LONGEST_CLUSTER)
 
     def _visible(self, start: int) -> int:
         """Find the first grapheme cluster that is not white space; white space that carries a mark counts as visible."""
+        if not self._text[start : start + 1].isspace():
+            return start
         position = first_nonblank(self._text, Span(start, len(self._text)))
         return position if is_grapheme_boundary(self._text, position, start) else position - 1
 
