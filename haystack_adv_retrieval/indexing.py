@@ -10,7 +10,7 @@ from haystack.document_stores.types import DocumentStore
 
 from haystack_adv_retrieval.calls import Call, Steps, drive, drive_async
 from haystack_adv_retrieval.components.hierarchical_splitter import HierarchicalSplitter
-from haystack_adv_retrieval.components.index_diff import IndexDiff
+from haystack_adv_retrieval.components.index_diff import EmbeddingMismatchError, IndexDiff
 from haystack_adv_retrieval.components.index_writer import IndexWriter
 from haystack_adv_retrieval.core import chunks
 from haystack_adv_retrieval.core.sync import batches
@@ -92,8 +92,8 @@ def index_documents(
     :param embedder: Embeds the leaves.
     :param splitter: Splits the sources; its namespace is the one that the run is about.
     :param summarizer: Makes `summaries` out of `parents` and `documents` (the embedded leaves), such as
-        `SectionSummarizer`; they are indexed with their source. Sources that have none yet
-        count as changed.
+        `SectionSummarizer`; they are indexed with their source. A source counts as changed that has none yet, or none
+        as the summarizer makes them now (by its attribute `settings`, if it has one).
     :param embedding_model: Name under which the index records the model. None: that of the embedder.
     :param reembed: Replace embeddings of another model, which are refused otherwise.
     :param delete_missing: After the last document, delete the sources in `scope` that were not among the documents.
@@ -104,7 +104,7 @@ def index_documents(
     :param progress: Called with the report so far, again and again.
     :param raise_on_failure: Raise the first failure, instead of reporting it and going on with the other sources.
     :returns: The report.
-    :raises ValueError: If the index holds embeddings of another model and `reembed` is not set.
+    :raises EmbeddingMismatchError: If the index holds embeddings of another model and `reembed` is not set.
     """
     run = _Indexing(
         document_store, embedder, splitter, summarizer, embedding_model, reembed, progress, raise_on_failure
@@ -143,7 +143,7 @@ async def index_documents_async(
     :param progress: Called with the report so far.
     :param raise_on_failure: Raise the first failure.
     :returns: The report.
-    :raises ValueError: As `index_documents`.
+    :raises EmbeddingMismatchError: As `index_documents`.
     """
     run = _Indexing(
         document_store, embedder, splitter, summarizer, embedding_model, reembed, progress, raise_on_failure
@@ -217,8 +217,9 @@ class _Indexing:
         return self.report
 
     def _index(self, documents: Iterable[Document]) -> Steps[None]:
+        reader = _Reader(documents)
         changed: list[Document] = []
-        for batch in _batches(documents):
+        while batch := (yield Call(reader, "read")):
             changed += yield from self._changed(batch)
             *full, changed = [*_batches(changed)] or [[]]
             for group in full:
@@ -231,7 +232,11 @@ class _Indexing:
         """Choose the documents that are not in the index as they are."""
         try:
             records = self.splitter.source_records(batch)
-            current = yield from self.diff.current(records, summarized=self.summarizer is not None)
+            current = yield from self.diff.current(
+                records,
+                summarized=self.summarizer is not None,
+                summary_settings=getattr(self.summarizer, "settings", None),
+            )
         except Exception as error:
             if len(batch) == 1:
                 yield from self._fail(batch[0], error)
@@ -258,6 +263,8 @@ class _Indexing:
         try:
             if group:
                 yield from self._update_together(group)
+        except EmbeddingMismatchError:
+            raise
         except Exception as error:
             if len(group) > 1:
                 for document in group:
@@ -287,6 +294,7 @@ class _Indexing:
                 self.report.updated += 1
             else:
                 self.report.added += 1
+        self.report.skipped += plan["skipped"]
         self.report.leaves_reused += len(plan["reused"])
 
     def _embed(self, documents: list[Document]) -> Steps[list[Document]]:
@@ -351,6 +359,16 @@ class _Indexing:
     def _note(self, sentence: str) -> None:
         logger.warning(sentence)
         self.report.notes.append(sentence)
+
+
+class _Reader:
+    """Reads documents in batches; in async code in a thread, as what yields them may read files."""
+
+    def __init__(self, documents: Iterable[Document]) -> None:
+        self.batches = iter(_batches(documents))
+
+    def read(self) -> list[Document]:
+        return next(self.batches, [])
 
 
 def _batches(documents: Iterable[Document]) -> Iterable[list[Document]]:

@@ -98,6 +98,8 @@ def prune(document_store: DocumentStore, *, namespace: str | None = None) -> Pru
     """
     Delete what does not belong in an index, and finish or mark what was interrupted.
 
+    What another process is just writing looks as if it had been interrupted, so don't prune a server's index meanwhile.
+
     :param document_store: The store of the index.
     :param namespace: Only this namespace. None: all of them.
     :returns: What was done.

@@ -140,14 +140,23 @@ def exclusive(document_store: DocumentStore) -> Steps[ExitStack]:
     :param document_store: Any document store.
     :returns: A context manager that lets the next one in on exit.
     """
-    settings = document_store.to_dict()
-    key = getattr(document_store, "folder", None) or json.dumps(settings, sort_keys=True, default=str)
-    lock = _locks.setdefault(str(key), threading.Lock())
+    lock = _locks.setdefault(_identity(document_store), threading.Lock())
     while not lock.acquire(blocking=False):
         yield Call(_Turn(), "wait")
     released = ExitStack()
     released.callback(lock.release)
     return released
+
+
+def _identity(document_store: DocumentStore) -> str:
+    """Name the place where a store keeps its documents."""
+    folder = getattr(document_store, "folder", None)
+    if isinstance(folder, str):
+        return folder
+    try:
+        return json.dumps(document_store.to_dict(), sort_keys=True, default=str)
+    except ValueError:  # a secret that may not be written down
+        return f"{type(document_store).__name__} {id(document_store)}"
 
 
 class _Turn:

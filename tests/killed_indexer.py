@@ -22,7 +22,7 @@ from haystack_adv_retrieval.document_stores.qdrant_edge_document_store import Qd
 class SectionTitles:
     """Summaries of the coarsest blocks: their first words."""
 
-    def run(self, parents: list[Document]) -> dict[str, list[Document]]:
+    def run(self, parents: list[Document], documents: list[Document]) -> dict[str, list[Document]]:  # noqa: ARG002
         sections = [parent for parent in parents if parent.meta[chunks.LEVEL] == 1]
         titles = [" ".join(section.content.split()[:3]) for section in sections]
         return {"summaries": list(map(summary_of, sections, titles))}

@@ -1,4 +1,5 @@
 import asyncio
+import threading
 from dataclasses import replace
 
 import pytest
@@ -14,6 +15,7 @@ from trees import CountingStore
 
 from haystack_adv_retrieval import HierarchicalSplitter, LeafEmbedder, QdrantEdgeDocumentStore, indexing
 from haystack_adv_retrieval.components import index_diff, index_writer
+from haystack_adv_retrieval.components.index_diff import EmbeddingMismatchError
 from haystack_adv_retrieval.indexing import IndexReport, delete_sources, index_documents, index_documents_async
 from haystack_adv_retrieval.maintenance import PruneReport, prune, status
 
@@ -274,9 +276,10 @@ def test_summaries_are_made_of_changed_sources_alone(store):
     class Summarizer(SectionTitles):
         seen = ()
 
-        def run(self, parents):
+        def run(self, parents, documents):
             self.seen = [*self.seen, *(parent.meta["source_id"] for parent in parents)]
-            return super().run(parents)
+            assert all(leaf.embedding for leaf in documents)
+            return super().run(parents, documents)
 
     summarizer = Summarizer()
     index(store, documents(a="One.", b="Two."), summarizer=summarizer)
@@ -293,6 +296,21 @@ def test_other_models_are_refused_before_anything_is_done(store):
     assert state_of(store) == before
     report = index(store, documents(a="One."), MockDocumentEmbedder(dimension=4, model="other"), reembed=True)
     assert (report.updated, report.leaves_embedded) == (1, 1)
+
+
+def test_another_dimension_of_the_same_model_stops_the_run_at_once(store):
+    class Larger(Embedder):
+        def run(self, documents):
+            return MockDocumentEmbedder(dimension=5).run(documents)
+
+    splitter = HierarchicalSplitter([24, 8], leaf="sentence")
+    index(store, documents(a="One. Two."), splitter=splitter)
+    for reembed in (False, True):
+        with pytest.raises(EmbeddingMismatchError, match=r"\[4, 5\]"):
+            index(store, documents(a="One. Three.", b="Four."), Larger(), splitter, reembed=reembed)
+        assert sources_in(store) == ["a"]
+    assert index(store, documents(a="One. Two."), splitter=splitter).failures == {}
+    assert prune(store) == PruneReport()
 
 
 def test_what_is_missing_is_deleted_within_the_scope_alone(store):
@@ -366,6 +384,18 @@ async def test_async_is_as_sync(store):
         report = await index_documents_async(documents(**texts), other, Embedder(), SPLITTER, delete_missing=True)
         assert report == index(store, documents(**texts), delete_missing=True)
     assert state_of(other) == state_of(store)
+
+
+async def test_documents_are_read_in_a_thread_by_async_code(store):
+    threads = set()
+
+    def stream():
+        for document in documents(a="One.", b="Two."):
+            threads.add(threading.current_thread())
+            yield document
+
+    assert (await index_documents_async(stream(), store, Embedder(), SPLITTER)).added == 2
+    assert threading.main_thread() not in threads
 
 
 async def test_async_runs_on_one_index_take_turns_and_leave_the_event_loop_free(tmp_path):

@@ -5,6 +5,8 @@ import time
 import pytest
 from haystack import Document
 from haystack.document_stores.in_memory import InMemoryDocumentStore
+from haystack.utils import Secret
+from haystack_integrations.document_stores.qdrant import QdrantDocumentStore
 
 from haystack_adv_retrieval import QdrantEdgeDocumentStore, stores
 from haystack_adv_retrieval.calls import drive, drive_async
@@ -76,6 +78,19 @@ def test_an_error_lets_the_next_one_in(store):
     for _ in range(2):
         with pytest.raises(ValueError, match="inside"):
             drive(steps())
+
+
+async def test_a_store_with_a_secret_has_a_lock_of_its_own():
+    def store():
+        return QdrantDocumentStore(":memory:", api_key=Secret.from_token("secret"))
+
+    one, other = store(), store()
+    with (
+        await drive_async(exclusive(one)),
+        await asyncio.wait_for(drive_async(exclusive(other)), 5),
+        pytest.raises(asyncio.TimeoutError),
+    ):
+        await asyncio.wait_for(drive_async(exclusive(one)), 0.1)
 
 
 async def test_stores_of_one_folder_share_a_lock_and_others_do_not(tmp_path):

@@ -1,4 +1,4 @@
-from collections import Counter
+from collections import Counter, defaultdict
 from typing import Any, TypedDict
 
 from haystack import Document, component, default_to_dict
@@ -8,7 +8,7 @@ from haystack.document_stores.types import DocumentStore
 
 from haystack_adv_retrieval.calls import Call, Steps, drive, drive_async
 from haystack_adv_retrieval.core import chunks
-from haystack_adv_retrieval.core.sync import EmbeddingSettings, is_current
+from haystack_adv_retrieval.core.sync import EmbeddingSettings, is_current, summary_settings
 from haystack_adv_retrieval.models import embedding_model_name
 from haystack_adv_retrieval.stores import BATCH_SIZE, read_by_ids
 
@@ -24,6 +24,10 @@ class IndexPlan(TypedDict):
     obsolete: dict[str, list[str]]  # by source id, the ids to delete in the end, what is searched first
     skipped: int  # how many sources are in the index as they are
     reembed: bool  # whether embeddings of other models may be in the index
+
+
+class EmbeddingMismatchError(ValueError):
+    """The index holds embeddings that cannot be compared with those of the embedder."""
 
 
 @component
@@ -105,8 +109,8 @@ class IndexDiff:
             sources' summaries are not looked at.
         :param reembed: Overrides the parameter of the component.
         :returns: `to_embed`: the leaves, then the summaries, that need an embedding; `plan`: for `IndexWriter`.
-        :raises ValueError: If the index holds embeddings of another model and `reembed` is not set, or if a summary has
-            another id.
+        :raises EmbeddingMismatchError: If the index holds embeddings of another model and `reembed` is not set.
+        :raises ValueError: If a summary has another id.
         """
         return drive(self._run(documents, parents, sources, summaries, reembed))
 
@@ -128,6 +132,7 @@ class IndexDiff:
         :param summaries: Summaries of sections or sources.
         :param reembed: Overrides the parameter of the component.
         :returns: As `run`.
+        :raises EmbeddingMismatchError: As `run`.
         :raises ValueError: As `run`.
         """
         return await drive_async(self._run(documents, parents, sources, summaries, reembed))
@@ -150,7 +155,7 @@ class IndexDiff:
         """
         Check that all embeddings in the index come from the embedder's model, as steps for `drive`.
 
-        :raises ValueError: If they do not.
+        :raises EmbeddingMismatchError: If they do not.
         """
         filters = {
             "operator": "AND",
@@ -164,23 +169,32 @@ class IndexDiff:
         del others[None]
         if others:
             (model, count), *_ = others.most_common()
-            raise ValueError(
+            raise EmbeddingMismatchError(
                 f"The index holds embeddings of the model {model!r} ({count} sources), not of {self.settings.model!r}. "
                 "Embeddings of different models cannot be compared: use that model, or replace all embeddings with "
                 "`reembed=True` (`--reembed`)."
             )
 
-    def current(self, records: list[Document], *, summarized: bool) -> Steps[list[bool]]:
+    def current(
+        self, records: list[Document], *, summarized: bool, summary_settings: str | None = None
+    ) -> Steps[list[bool]]:
         """
         Tell which sources are in the index as they are, as steps for `drive`.
 
         :param records: Source records, with or without counts.
         :param summarized: Whether the sources are to have summaries.
+        :param summary_settings: How they are made; None takes those that there are.
         :returns: One answer per record.
         """
         stored = yield from self._stored_records(records)
         return [
-            is_current(record.meta, stored.get(record.meta[chunks.SOURCE_ID]), self.settings, summarized=summarized)
+            is_current(
+                record.meta,
+                stored.get(record.meta[chunks.SOURCE_ID]),
+                self.settings,
+                summarized=summarized,
+                summary_settings=summary_settings,
+            )
             for record in records
         ]
 
@@ -201,14 +215,19 @@ class IndexDiff:
         :returns: The plan, and what needs an embedding.
         """
         stored = yield from self._stored_records(sources)
-        summary_counts = Counter(summary.meta[chunks.SOURCE_ID] for summary in summaries or [])
+        by_source: defaultdict[str, list[dict[str, Any]]] = defaultdict(list)
+        for summary in summaries or []:
+            by_source[summary.meta[chunks.SOURCE_ID]].append(summary.meta)
+        summarized = summaries is not None
         records: dict[str, Document] = {}
         for source in sources:
             source_id = source.meta[chunks.SOURCE_ID]
-            summarized = summaries is not None
-            if not is_current(source.meta, stored.get(source_id), self.settings, summarized=summarized):
-                count = summary_counts[source_id] if summarized else None
-                records[source_id] = self._record(source, count)
+            made = summary_settings(by_source[source_id]) if summarized else None
+            if not is_current(
+                source.meta, stored.get(source_id), self.settings, summarized=summarized, summary_settings=made
+            ):
+                extra = {chunks.SUMMARY_COUNT: len(by_source[source_id]), chunks.SUMMARY_SETTINGS: made}
+                records[source_id] = self._record(source, extra if summarized else {})
 
         parents = [parent for parent in parents if parent.meta[chunks.SOURCE_ID] in records]
         searched = [unit for unit in (*documents, *(summaries or [])) if unit.meta[chunks.SOURCE_ID] in records]
@@ -244,14 +263,9 @@ class IndexDiff:
         found = yield from read_by_ids(self.document_store, [record.id for record in records])
         return {record.meta[chunks.SOURCE_ID]: record.meta for record in found.values()}
 
-    def _record(self, source: Document, summary_count: int | None) -> Document:
-        meta = source.meta | {
-            chunks.EMBEDDING_MODEL: self.settings.model,
-            chunks.EMBEDDING_TEXT: self.settings.text_hash,
-        }
-        if summary_count is not None:
-            meta[chunks.SUMMARY_COUNT] = summary_count
-        return Document(id=source.id, meta=meta)
+    def _record(self, source: Document, summaries: dict[str, Any]) -> Document:
+        made = {chunks.EMBEDDING_MODEL: self.settings.model, chunks.EMBEDDING_TEXT: self.settings.text_hash}
+        return Document(id=source.id, meta=source.meta | made | summaries)
 
     def _known_embeddings(self, stored: dict[str, dict[str, Any]]) -> Steps[dict[tuple[str, str], str]]:
         """Find which texts of which sources the store has embeddings of, and under which id."""

@@ -8,7 +8,7 @@ from haystack import Document, component
 from haystack.document_stores.types import DocumentStore
 
 from haystack_adv_retrieval.calls import Call, Steps, drive, drive_async
-from haystack_adv_retrieval.components.index_diff import IndexPlan
+from haystack_adv_retrieval.components.index_diff import EmbeddingMismatchError, IndexPlan
 from haystack_adv_retrieval.core import chunks
 from haystack_adv_retrieval.core.sync import is_settled, pending, same_record, tombstone
 from haystack_adv_retrieval.stores import (
@@ -38,7 +38,18 @@ class IndexWriter:
     on a server, let a single process write.
 
     ### Usage example
-    See `IndexDiff`.
+    ```python
+    from haystack import Document
+    from haystack.components.embedders import MockDocumentEmbedder
+    from haystack.document_stores.in_memory import InMemoryDocumentStore
+    from haystack_adv_retrieval import HierarchicalSplitter, IndexDiff, IndexWriter
+
+    store, embedder = InMemoryDocumentStore(), MockDocumentEmbedder()
+    split = HierarchicalSplitter().run(documents=[Document(content="Refunds take 14 days.")])
+    changes = IndexDiff(store, embedder).run(**split)
+    embedded = embedder.run(documents=changes["to_embed"])["documents"]
+    print(IndexWriter(store).run(documents=embedded, plan=changes["plan"])["report"])
+    ```
     """
 
     def __init__(self, document_store: DocumentStore) -> None:
@@ -60,7 +71,7 @@ class IndexWriter:
         :returns: `report`: counts of sources (`added`, `updated`, `skipped`), of leaves and summaries
             (`leaves_embedded`, `leaves_reused`), and `failures`, the reason by source id.
         :raises RuntimeError: If the index has changed since the plan was made.
-        :raises ValueError: If the embeddings have another dimension than those in the index.
+        :raises EmbeddingMismatchError: If the embeddings have another dimension than those in the index.
         """
         return drive(self._run(documents, plan))
 
@@ -73,7 +84,7 @@ class IndexWriter:
         :param plan: The plan of `IndexDiff`.
         :returns: As `run`.
         :raises RuntimeError: As `run`.
-        :raises ValueError: As `run`.
+        :raises EmbeddingMismatchError: As `run`.
         """
         return await drive_async(self._run(documents, plan))
 
@@ -102,7 +113,7 @@ class IndexWriter:
         :param plan: The plan of `IndexDiff`.
         :param embed: Embeds a batch of documents just before it is written. None: they have their embeddings.
         :raises RuntimeError: If the index has changed since the plan was made.
-        :raises ValueError: If the embeddings have another dimension than those in the index.
+        :raises EmbeddingMismatchError: If the embeddings have another dimension than those in the index.
         """
         if not plan["records"]:
             return
@@ -111,12 +122,12 @@ class IndexWriter:
         dimension: int | None = None
         for start in range(0, len(searched), BATCH_SIZE):
             batch = yield from self.with_embeddings(searched[start : start + BATCH_SIZE], plan, embed)
+            _check_dimensions({dimension, *(len(unit.embedding or ()) for unit in batch)})
             if start == 0:
                 dimension = len(batch[0].embedding or ())
                 if not plan["reembed"]:
                     yield from self._refuse_other_dimensions(dimension)
                 yield from self._begin(plan)
-            _check_dimensions({dimension, *(len(unit.embedding or ()) for unit in batch)})
             yield from overwrite(self.document_store, batch)
         if not searched:
             yield from self._begin(plan)
@@ -233,7 +244,7 @@ def _source(document: Document) -> str:
 def _check_dimensions(dimensions: set[int | None]) -> None:
     found = sorted(dimension for dimension in dimensions if dimension)
     if len(found) > 1:
-        raise ValueError(
+        raise EmbeddingMismatchError(
             f"Embeddings of the dimensions {found} do not go into one index. Use the model that the index was made "
             "with, or replace all embeddings: `reembed=True` (`--reembed`), and a new name as `embedding_model`."
         )

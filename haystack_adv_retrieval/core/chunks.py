@@ -31,6 +31,9 @@ LEAF_LEVEL, LEAF_START, LEAF_END, LEAF_COUNT = "leaf_level", "leaf_start", "leaf
 # Stored on summaries alone.
 SUMMARY_METHOD = "summary_method"  # "llm", "extractive" (sentences of the section), "verbatim" (all of a short one)
 SUMMARY_KEY = "summary_key"  # hash of the section's text and of all else that decides what its summary says
+# Hash of how summaries are made; absent where the model failed, so that the summary is made again. The source record
+# has that of its summaries, or where they differ a hash of them all.
+SUMMARY_SETTINGS = "summary_settings"
 
 # Stored on the source record alone.
 LEVEL_COUNTS = "level_counts"  # how many chunks each level has, coarse to fine, joined by ","
@@ -61,7 +64,8 @@ RESULT_KEYS = frozenset(
 CHUNK_KEYS = frozenset(
     {UNIT, NAMESPACE, SOURCE_ID, SOURCE_VERSION, LEVEL, SPLIT_ID, START, END, PARENT_ID, PARENT_START, PARENT_END}
     | {PAGE, HEADINGS, TABLE_HEADER, LEAF_LEVEL, LEAF_START, LEAF_END, LEAF_COUNT, LEVEL_COUNTS, SUMMARY_COUNT}
-    | {SUMMARY_METHOD, SUMMARY_KEY, EMBEDDING_MODEL, EMBEDDING_DIM, EMBEDDING_TEXT, INDEXED_AT, PENDING}
+    | {SUMMARY_METHOD, SUMMARY_KEY, SUMMARY_SETTINGS}
+    | {EMBEDDING_MODEL, EMBEDDING_DIM, EMBEDDING_TEXT, INDEXED_AT, PENDING}
 )
 
 

@@ -45,7 +45,14 @@ def is_settled(stored: Meta) -> bool:
     return chunks.SOURCE_VERSION in stored and not stored.get(chunks.PENDING)
 
 
-def is_current(record: Meta, stored: Meta | None, settings: EmbeddingSettings, *, summarized: bool) -> bool:
+def is_current(
+    record: Meta,
+    stored: Meta | None,
+    settings: EmbeddingSettings,
+    *,
+    summarized: bool,
+    summary_settings: str | None = None,
+) -> bool:
     """
     Tell whether the index already holds a source as it is now.
 
@@ -53,6 +60,7 @@ def is_current(record: Meta, stored: Meta | None, settings: EmbeddingSettings, *
     :param stored: Metadata of the record in the index, if there is one.
     :param settings: How embeddings are made now.
     :param summarized: Whether the source is to have summaries.
+    :param summary_settings: How they are made now, see `summary_settings`; None if that is not known.
     :returns: Whether nothing has to be done.
     """
     return (
@@ -61,7 +69,19 @@ def is_current(record: Meta, stored: Meta | None, settings: EmbeddingSettings, *
         and stored[chunks.SOURCE_VERSION] == record[chunks.SOURCE_VERSION]
         and settings.made(stored)
         and (chunks.SUMMARY_COUNT in stored or not summarized)
+        and summary_settings in (None, stored.get(chunks.SUMMARY_SETTINGS))
     )
+
+
+def summary_settings(summaries: Iterable[Meta]) -> str:
+    """
+    Compute what the record of a source says of how its summaries were made.
+
+    :param summaries: Metadata of the summaries, in order.
+    :returns: What all of them say, or a hash of what each of them says where they differ or there are none.
+    """
+    each = [summary.get(chunks.SUMMARY_SETTINGS, "") for summary in summaries]
+    return each[0] if len(set(each)) == 1 else chunks.digest(*each)
 
 
 def tombstone(record: Meta) -> dict[str, Any]:
