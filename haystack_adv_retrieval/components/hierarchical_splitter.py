@@ -204,8 +204,8 @@ class HierarchicalSplitter:
         outline = Outline(text, blocks)
         user = chunks.user_meta(source)
         is_flat = not any(isinstance(value, list | dict | set) for value in user.values())
-        shared = {key: source[key] for key in _SHARED if key in source}
         leaf_ranges = _leaf_ranges(levels)
+        shared = {key: source[key] for key in _SHARED if key in source} | {chunks.LEAF_COUNT: len(leaf_ranges[-1])}
         result: list[list[Document]] = []
         parents: list[Document] = []
         for level, families in enumerate(levels, start=1):
@@ -219,7 +219,9 @@ class HierarchicalSplitter:
                     common[chunks.PARENT_ID] = parent.id
                     common[chunks.PARENT_START] = parent.meta[chunks.START]
                     common[chunks.PARENT_END] = parent.meta[chunks.END]
-                for split_id, (span, (leaf_start, leaf_end)) in enumerate(zip(siblings, ranges), len(documents)):
+                for span in siblings:
+                    split_id = len(documents)
+                    leaf_start, leaf_end = next(ranges)
                     meta = {
                         **(user if is_flat else copy.deepcopy(user)),
                         **common,
