@@ -18,13 +18,14 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.text import Text
 
 from haystack_adv_retrieval.components.section_summarizer import SectionSummarizer
+from haystack_adv_retrieval.components.self_query_filter_builder import SelfQueryFilterBuilder
 from haystack_adv_retrieval.core import chunks
 from haystack_adv_retrieval.document_stores.qdrant_edge_document_store import QdrantEdgeDocumentStore
 from haystack_adv_retrieval.evaluation.cli import register
 from haystack_adv_retrieval.folders import find_files
 from haystack_adv_retrieval.indexing import IndexReport, delete_sources, index_documents
 from haystack_adv_retrieval.maintenance import prune, status
-from haystack_adv_retrieval.pipelines import PATTERNS, last_documents, load_pipeline, pipelines_folder, run_pipeline
+from haystack_adv_retrieval.pipelines import PATTERNS, load_pipeline, pipelines_folder, retrieve
 
 app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False, help=__doc__)
 console = Console(highlight=False)
@@ -162,18 +163,33 @@ def query(
     top_k: Annotated[int | None, typer.Option(min=1, help="How many results to show.")] = None,
     max_length: Annotated[int | None, typer.Option(min=1, help="Budget over all results, in characters.")] = None,
     filters: Annotated[str | None, typer.Option("--filter", help="A Haystack filter as JSON.")] = None,
+    self_query: Annotated[
+        bool, typer.Option("--self-query", help="Read constraints out of the question, and show what was understood.")
+    ] = False,
     settings: Settings = None,
     as_json: AsJson = False,
 ) -> None:
     """Ask the index, and show what was found and what is handed over instead."""
-    _store(index)
+    store = _store(index)
     pipeline = load_pipeline(pattern, index=index, overrides=_settings(settings))
     wanted = _json("--filter", filters) if filters else None
-    outputs = run_pipeline(pipeline, question, top_k=top_k, max_length=max_length, filters=wanted)
-    documents = last_documents(pipeline, outputs)
+    search, attempts, understood = question, [wanted], None
+    if self_query:
+        understood = SelfQueryFilterBuilder(document_store=store, base_filters=wanted).run(query=question)
+        search, attempts = understood["query"], [understood["filters"], *understood["relaxations"]]
+    documents: list[Document] = []
+    for attempt in attempts:
+        documents = retrieve(pipeline, search, top_k=top_k, max_length=max_length, filters=attempt or None)
+        if understood:
+            understood["report"]["filters"] = attempt
+        if documents:
+            break
     if as_json:
-        print(json.dumps({"query": question, "pattern": pattern, "documents": [_plain(d) for d in documents]}))
+        found = {"query": question, "pattern": pattern, "documents": [_plain(document) for document in documents]}
+        print(json.dumps(found | ({"search": search, "understood": understood["report"]} if understood else {})))
         return
+    if understood:
+        console.print(f"searched  {search}\nfilter    {json.dumps(understood['report']['filters'])}")
     for rank, document in enumerate(documents, start=1):
         _show(rank, document)
     if not documents:
@@ -291,3 +307,7 @@ def main() -> None:
     except (ValueError, FileNotFoundError, RuntimeError) as error:
         console.print(f"[red]Error:[/red] {error}", highlight=False)
         sys.exit(2)
+
+
+if __name__ == "__main__":
+    main()

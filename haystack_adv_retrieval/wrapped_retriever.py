@@ -1,9 +1,11 @@
 """A component around a retriever, which takes whatever inputs the retriever takes."""
 
+import inspect
 from typing import Any, cast
 
-from haystack import component
+from haystack import component, default_to_dict
 from haystack.core.component import Component
+from haystack.core.serialization import component_to_dict
 
 from haystack_adv_retrieval.calls import Call, Steps, drive, drive_async
 
@@ -27,6 +29,13 @@ class WrappedRetriever:
         for name, socket in inputs.items():
             if name != "filters":
                 component.set_input_type(cast(Component, self), name, socket.type, socket.default_value)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Serialize the component."""
+        parameters = {
+            name: getattr(self, name) for name in inspect.signature(type(self).__init__).parameters if name != "self"
+        }
+        return default_to_dict(self, **parameters | {"retriever": component_to_dict(self.retriever, "retriever")})
 
     def warm_up(self) -> None:
         """Warm up the retriever."""

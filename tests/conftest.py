@@ -5,13 +5,38 @@ import os
 os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ["HAYSTACK_TELEMETRY_ENABLED"] = "False"
 
+import subprocess
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from haystack.core.serialization_security import allow_deserialization_module
 from scripted_chat_server import ChatServer
 
 allow_deserialization_module("haystack_adv_retrieval")
+
+ROOT = Path(__file__).parent.parent
+# Small enough to be indexed in seconds, with Markdown, a PDF and metadata among them.
+HANDBOOK_FILES = ("refunds.md", "travel.md", "quarter-2024-q3.md", "warranty.pdf", "metadata.jsonl")
+
+
+@pytest.fixture(scope="session")
+def handbook(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a part of the example handbook."""
+    folder = tmp_path_factory.mktemp("handbook")
+    for name in HANDBOOK_FILES:
+        (folder / name).write_bytes((ROOT / "examples" / "handbook" / name).read_bytes())
+    return folder
+
+
+@pytest.fixture(scope="session")
+def handbook_index(handbook: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An index of that folder with summaries, made by the command line in a process of its own."""
+    index = tmp_path_factory.mktemp("index") / "handbook"
+    command = [sys.executable, "-m", "haystack_adv_retrieval.cli", "index", str(handbook), "--to", str(index)]
+    subprocess.run([*command, "--summaries", "extractive"], check=True)
+    return index
 
 
 @pytest.fixture

@@ -1,0 +1,120 @@
+"""Every YAML file in `pipelines/`: loads as it is, runs on a real index, sync and async."""
+
+import asyncio
+import time
+from pathlib import Path
+
+import pytest
+import yaml
+from haystack import Pipeline
+from scripted_chat_server import ChatServer
+
+from haystack_adv_retrieval import load_pipeline, retrieve
+from haystack_adv_retrieval.core.chunks import KEPT_SPANS, MATCHED_SPANS, SOURCE_ID, span_of
+from haystack_adv_retrieval.pipelines import (
+    PATTERNS,
+    last_documents,
+    pipelines_folder,
+    run_pipeline,
+    run_pipeline_async,
+)
+
+FILES = sorted(pipelines_folder().glob("*.yml"))
+QUESTION = "How many days does it take until the refund for a station is paid?"
+NEED_A_MODEL = {"reranked", "full"}
+
+
+@pytest.fixture
+def a_model(chat_server: ChatServer, monkeypatch: pytest.MonkeyPatch) -> ChatServer:
+    """The default chat model, on a scripted server that ranks whatever it is shown."""
+    chat_server.script("[2, 1, 3]")
+    monkeypatch.setenv("OPENAI_API_KEY", "none")
+    monkeypatch.setenv("OPENAI_BASE_URL", chat_server.url)
+    return chat_server
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_it_loads_with_plain_haystack_and_declares_its_sockets(path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("HAYSTACK_DESERIALIZATION_ALLOWLIST", "haystack_adv_retrieval")
+    text = path.read_text(encoding="utf-8")
+    pipeline, declared = Pipeline.loads(text), yaml.safe_load(text)
+    free, given = pipeline.inputs(), pipeline.outputs(include_components_with_connected_outputs=True)
+    for sockets in declared["inputs"].values():
+        for socket in [sockets] if isinstance(sockets, str) else sockets:
+            name, _, field = socket.partition(".")
+            assert field in free[name]
+    for socket in declared["outputs"].values():
+        name, _, field = socket.partition(".")
+        assert field in given[name]
+    needed = {
+        f"{name}.{field}" for name, fields in free.items() for field, about in fields.items() if about["is_mandatory"]
+    }
+    asked = {
+        socket for value in declared["inputs"].values() for socket in ([value] if isinstance(value, str) else value)
+    }
+    assert needed <= asked, "one question is enough"
+    again = Pipeline.loads(pipeline.dumps())
+    assert again.to_dict()["components"] == pipeline.to_dict()["components"]
+    assert set(again.graph.edges) == set(pipeline.graph.edges)
+
+
+@pytest.mark.usefixtures("a_model")
+@pytest.mark.parametrize("pattern", PATTERNS)
+def test_it_answers_from_the_right_section(pattern: str, handbook_index: Path):
+    pipeline = load_pipeline(pattern, index=handbook_index)
+    documents = retrieve(pipeline, QUESTION)
+    assert any("within 14 days of this" in (document.content or "") for document in documents)
+    source = next(d for d in documents if "within 14 days of this" in (d.content or "")).meta[SOURCE_ID]
+    text = Path(source).read_text(encoding="utf-8")
+    for document in documents:
+        if document.meta[SOURCE_ID] == source:
+            spans = document.meta.get(KEPT_SPANS) or [span_of(document.meta)]
+            assert all(text[start:end] in document.content for start, end in spans)
+            assert document.meta[MATCHED_SPANS]
+
+
+@pytest.mark.parametrize("pattern", sorted(set(PATTERNS) - NEED_A_MODEL))
+async def test_async_gives_the_same(pattern: str, handbook_index: Path):
+    pipeline = load_pipeline(pattern, index=handbook_index)
+    sync = last_documents(pipeline, run_pipeline(pipeline, QUESTION))
+    results = await asyncio.gather(*(run_pipeline_async(pipeline, QUESTION) for _ in range(3)))
+    for outputs in results:
+        assert [document.content for document in last_documents(pipeline, outputs)] == [d.content for d in sync]
+
+
+def test_settings_can_be_changed_without_editing(handbook_index: Path):
+    pipeline = load_pipeline(
+        "window", index=handbook_index, overrides={"expander.window_size": 0, "retriever.top_k": 1}
+    )
+    assert len(retrieve(pipeline, QUESTION)) == 1
+    with pytest.raises(ValueError, match="expandr"):
+        load_pipeline("window", overrides={"expandr.window_size": 0})
+
+
+def test_a_pipeline_that_does_not_exist_is_named_with_those_that_do():
+    with pytest.raises(FileNotFoundError, match=r"no pipeline 'parents'.*sentence_window"):
+        load_pipeline("parents")
+
+
+def test_the_question_of_a_filter_reaches_only_what_satisfies_it(handbook_index: Path):
+    filters = {"field": "meta.type", "operator": "==", "value": "report"}
+    documents = retrieve(load_pipeline("parent", index=handbook_index), QUESTION, filters=filters)
+    assert documents
+    assert {document.meta["type"] for document in documents} == {"report"}
+
+
+def test_an_input_that_nothing_takes_is_an_error(handbook_index: Path):
+    with pytest.raises(ValueError, match="window_sizes"):
+        retrieve(load_pipeline("window", index=handbook_index), QUESTION, window_sizes=3)
+
+
+async def test_slow_models_do_not_hold_other_requests_up(handbook_index: Path, a_model: ChatServer):
+    from scripted_chat_server import Answer
+
+    a_model.script(Answer("[2, 1, 3]", delay=0.6))
+    pipeline = load_pipeline("reranked", index=handbook_index)
+    await run_pipeline_async(pipeline, QUESTION)
+    started = time.monotonic()
+    await asyncio.gather(*(run_pipeline_async(pipeline, QUESTION) for _ in range(5)))
+    alone = len(a_model.requests) / 6 * 0.6
+    assert time.monotonic() - started < 5 * alone

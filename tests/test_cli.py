@@ -1,0 +1,157 @@
+"""The command line, as a user calls it."""
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from haystack_adv_retrieval.cli import app
+
+
+def call(*arguments: str | Path, code: int = 0) -> Result:
+    result = CliRunner().invoke(app, [str(argument) for argument in arguments])
+    assert result.exit_code == code, result.output
+    return result
+
+
+def data(*arguments: str | Path, code: int = 0) -> Any:
+    return json.loads(call(*arguments, "--json", code=code).stdout.splitlines()[-1])
+
+
+@pytest.fixture
+def notes(tmp_path: Path) -> Path:
+    folder = tmp_path / "notes"
+    (folder / "deep").mkdir(parents=True)
+    (folder / "tea.md").write_text("# Tea\nTea needs four minutes. This is for black tea.\n")
+    (folder / "deep" / "rye.txt").write_bytes(b"Rye bread keeps a week.\r\nWheat bread keeps two days.\r\n")
+    (folder / "metadata.jsonl").write_text('{"file": "tea.md", "meta": {"kind": "drink"}}\n')
+    (folder / ".hidden.md").write_text("Nobody sees this.")
+    return folder
+
+
+def test_a_folder_is_indexed_asked_changed_and_forgotten(notes: Path, tmp_path: Path):
+    index = tmp_path / "index"
+    report = data("index", notes, "--to", index)
+    assert (report["added"], report["skipped"], report["failures"]) == (2, 0, {})
+    assert report["leaves_embedded"] == 5
+
+    found = data("query", "How long does black tea take?", "--from", index, "--pattern", "window", "--top-k", "1")
+    (document,) = found["documents"]
+    assert "four minutes" in document["content"]
+    assert document["meta"]["source_id"] == (notes / "tea.md").as_posix()
+    assert (document["meta"]["kind"], document["meta"]["headings"]) == ("drink", "Tea")
+
+    again = data("index", notes, "--to", index)
+    assert (again["added"], again["updated"], again["skipped"], again["leaves_embedded"]) == (0, 0, 2, 0)
+
+    (notes / "tea.md").write_text("# Tea\nTea needs four minutes. Green tea needs two. This is for black tea.\n")
+    changed = data("index", notes, "--to", index)
+    assert (changed["updated"], changed["skipped"], changed["leaves_embedded"]) == (1, 1, 1)
+
+    (notes / "deep" / "rye.txt").unlink()
+    assert data("index", notes, "--to", index)["deleted"] == 0
+    assert data("index", notes, "--to", index, "--delete-missing")["deleted"] == 1
+    status = data("status", "--from", index)
+    assert (status["sources"], status["stale"], status["unfinished"]) == (1, 0, [])
+    assert data("delete", notes / "tea.md", "--from", index)["deleted"] == [str(notes / "tea.md")]
+    assert data("prune", "--from", index)["chunks_deleted"] == 0
+    assert call("query", "tea", "--from", index).stdout.strip() == "Nothing was found."
+
+
+def test_what_cannot_be_read_is_named_and_the_rest_is_indexed(notes: Path, tmp_path: Path):
+    (notes / "broken.pdf").write_bytes(b"%PDF-1.4 nothing more")
+    (notes / "latin.txt").write_bytes("Öl".encode("latin-1"))
+    index = tmp_path / "index"
+    report = data("index", notes, notes / "absent.md", "--to", index, code=1)
+    assert report["added"] == 2
+    assert {Path(name).name for name in report["failures"]} == {"broken.pdf", "latin.txt", "absent.md"}
+
+
+def test_a_file_that_cannot_be_read_any_more_is_kept(notes: Path, tmp_path: Path):
+    index = tmp_path / "index"
+    data("index", notes, "--to", index)
+    (notes / "tea.md").write_bytes(b"\xff\xfe\xfa")
+    report = data("index", notes, "--to", index, "--delete-missing", code=1)
+    assert report["deleted"] == 0
+    assert data("status", "--from", index)["sources"] == 2
+
+
+def test_patterns_and_settings_choose_what_is_indexed(notes: Path, tmp_path: Path):
+    index = tmp_path / "index"
+    assert data("index", notes, "--to", index, "--include", "*.txt")["added"] == 1
+    assert data("index", f"{notes}/*.md", "--to", index)["added"] == 1
+    report = data("index", notes, "--to", index, "--set", "splitter.block_sizes=[6, 3]")
+    assert report["updated"] == 2
+    assert data("index", notes, "--to", index, "--namespace", "mine")["added"] == 2
+    assert data("status", "--from", index)["namespaces"] == {"": 2, "mine": 2}
+
+
+def test_summaries_are_indexed_with_their_sections(notes: Path, tmp_path: Path):
+    index = tmp_path / "index"
+    data("index", notes, "--to", index)
+    data("index", notes, "--to", index, "--summaries", "extractive")
+    assert data("status", "--from", index)["summaries"] == 2
+
+
+@pytest.mark.parametrize("pattern", ["parent", "window", "merge", "packed", "compressed", "summary", "self-query"])
+def test_every_pattern_shows_what_was_found(pattern: str, handbook_index: Path):
+    question = "How many days does it take until the refund for a station is paid?"
+    shown = call("query", question, "--from", handbook_index, "--pattern", pattern).stdout
+    assert "refunds.md" in shown
+    assert "within 14 days" in " ".join(shown.split())
+
+
+def test_self_querying_shows_what_was_filtered_and_what_was_searched(handbook_index: Path):
+    shown = call("query", "What do reports of 2024 say about revenue?", "--from", handbook_index, "--self-query").stdout
+    assert "filter" in shown
+    assert "2024" in shown
+    assert "quarter-2024-q3.md" in shown
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["query", "x", "--from", "nowhere"], "There is no index in nowhere"),
+        (["query", "x", "--from", ".", "--pattern", "parents"], "There is no pipeline 'parents'"),
+        (["query", "x", "--from", ".", "--filter", "{"], "--filter must be JSON"),
+        (["query", "x", "--from", ".", "--set", "top_k"], "component.parameter=value"),
+    ],
+)
+def test_a_mistake_is_one_line(
+    arguments: list[str],
+    message: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+):
+    from haystack_adv_retrieval import cli
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sys.argv", ["adv-retrieval", *arguments])
+    with pytest.raises(SystemExit) as stop:
+        cli.main()
+    assert stop.value.code == 2
+    assert message in " ".join(capsys.readouterr().out.split())
+
+
+def test_an_index_in_use_by_another_process_is_explained(handbook_index: Path, tmp_path: Path):
+    import subprocess
+    import sys
+
+    index = tmp_path / "index"
+    shutil.copytree(handbook_index, index)
+    holder = (
+        "import sys; from haystack_adv_retrieval import QdrantEdgeDocumentStore as S; s = S(sys.argv[1]);"
+        "s.count_documents(); print('open', flush=True); sys.stdin.read()"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", holder, str(index)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "open\n"
+        result = CliRunner().invoke(app, ["status", "--from", str(index)])
+        assert "adv-retrieval serve" in str(result.exception)
+        process.kill()
