@@ -71,8 +71,9 @@ class HierarchicalSplitter:
             one is that of the leaves.
         :param split_by: The unit of the sizes. `"word"`: runs of characters without white space, of which every 32
             count as one more word; each Chinese or Japanese character is a word. `"token"`: tokens of `tokenizer`, as
-            they fall when the whole text is tokenised. `"character"`: code points, without the white space around a
-            chunk. A single grapheme cluster is never cut, even where it is larger than the size.
+            they fall when the whole text is tokenised; a longer one counts once per 32 characters. `"character"`: code
+            points, without the white space around a chunk. A single grapheme cluster (of up to 64 code points) is not
+            cut, even where it is larger than the size.
         :param leaf: `"chunk"` fills leaves with sentences up to their size; `"sentence"` makes each sentence a leaf.
         :param split_overlap: How many sentences a leaf repeats of the one before it, within its parent and its size.
         :param structure: `"markdown"`, `"plain"` (paragraphs end at blank lines), or `"auto"`, which looks for Markdown

@@ -14,9 +14,7 @@ from haystack_adv_retrieval.core.structure import ATOMIC, Block
 
 # Where a unit that is too long may be cut: a table or code between lines, a sentence at a clause, else at a word.
 _LINE = re.compile(r"\n(?=[^\S\n]*\S)")
-_CLAUSE = re.compile(
-    r"[,;:)\u2013\u2014\u3001\uff0c\uff1b\uff1a](?:\s+|(?<=[\u2014\u3001\uff0c\uff1b\uff1a]))(?=\S)"
-)
+_CLAUSE = re.compile(r"[,;:)\u2013\u2014\u3001\uff0c\uff1b\uff1a](?:\s+|(?<=[\u2014\u3001\uff0c\uff1b\uff1a]))(?=\S)")
 _WORD = re.compile(r"\s(?=\S)")
 
 # A block is not cut off below this share of its size, and a section below it joins its neighbour.
@@ -155,14 +153,15 @@ class Hierarchy:
     def _inside_word(self, fresh: int, target: int) -> int:
         """Choose where to end a piece inside an endless word; if one grapheme cluster fills it, behind that."""
         for cut in range(target, fresh, -1):
-            if is_grapheme_boundary(self._text, cut, fresh) and not self._text[cut : self._end_of_cluster(cut)].isspace():
+            following = self._text[cut : self._end_of_cluster(cut)]
+            if not following.isspace() and is_grapheme_boundary(self._text, cut, fresh):
                 return cut
         limit = max(target, fresh) + LONGEST_CLUSTER
         end = end_of_cluster(self._text, fresh, limit)
         return self._visible(end) if end < limit else max(target, fresh + LONGEST_CLUSTER)
 
     def _visible(self, start: int) -> int:
-        """Find the first grapheme cluster that is not white space; white space that carries a mark counts as visible."""
+        """Find the first grapheme cluster that is not white space; one that carries a mark is none."""
         if not self._text[start : start + 1].isspace():
             return start
         position = first_nonblank(self._text, Span(start, len(self._text)))

@@ -139,4 +139,5 @@ def _inside_long_words(starts: NDArray[np.intp], ends: NDArray[np.intp]) -> NDAr
     """Find where words are divided that are longer than `LONGEST_UNIT`."""
     more = np.maximum(0, (ends - starts - 1) // LONGEST_UNIT)
     ordinals = np.arange(1, more.sum() + 1) - np.repeat(np.cumsum(more) - more, more)
-    return np.repeat(starts, more) + ordinals * LONGEST_UNIT
+    positions: NDArray[np.intp] = np.repeat(starts, more) + ordinals * LONGEST_UNIT
+    return positions

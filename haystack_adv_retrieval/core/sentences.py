@@ -73,11 +73,10 @@ def sentence_cuts(text: str, paragraph: Span, language: str = "en") -> list[int]
     for start in _sentence_starts(text, paragraph, language):
         if start <= done:
             continue
-        if text[start].isspace():  # it belongs to the sentence before it
-            start = first_nonblank(text, Span(start, paragraph.end))
-        if start < paragraph.end and is_grapheme_boundary(text, start, paragraph.start):
-            cuts.append(start)
-        done = start
+        # White space belongs to the sentence before it.
+        done = first_nonblank(text, Span(start, paragraph.end)) if text[start].isspace() else start
+        if done < paragraph.end and is_grapheme_boundary(text, done, paragraph.start):
+            cuts.append(done)
     return cuts
 
 
