@@ -94,7 +94,7 @@ def status(document_store: DocumentStore, *, namespace: str | None = None) -> In
     )
 
 
-def prune(document_store: DocumentStore, *, namespace: str | None = None) -> PruneReport:
+def prune(document_store: DocumentStore, *, namespace: str | None = None, unfinished_only: bool = False) -> PruneReport:
     """
     Delete what does not belong in an index, and finish or mark what was interrupted.
 
@@ -102,15 +102,17 @@ def prune(document_store: DocumentStore, *, namespace: str | None = None) -> Pru
 
     :param document_store: The store of the index.
     :param namespace: Only this namespace. None: all of them.
+    :param unfinished_only: Look only at the sources whose records say that they were interrupted. That takes no time,
+        however large the index, and is enough after a crash.
     :returns: What was done.
     """
-    return drive(_prune(document_store, namespace))
+    return drive(_prune(document_store, namespace, unfinished_only))
 
 
-def _prune(document_store: DocumentStore, namespace: str | None) -> Steps[PruneReport]:
+def _prune(document_store: DocumentStore, namespace: str | None, unfinished_only: bool) -> Steps[PruneReport]:
     report = PruneReport()
     with (yield from exclusive(document_store)):
-        records, found = _audit(document_store, namespace)
+        records, found = _audit(document_store, namespace, unfinished_only)
         yield from delete_by_ids(document_store, found.stale)
         report.chunks_deleted = len(found.stale)
         for record in records:
@@ -136,7 +138,7 @@ def _prune(document_store: DocumentStore, namespace: str | None) -> Steps[PruneR
 
 def _clear(document_store: DocumentStore, record: dict[str, Any]) -> Steps[tuple[int, bool]]:
     """Delete what has no parent or no place in a version; tell how much that was, and whether anything is missing."""
-    same = [{"field": f"meta.{key}", "operator": "==", "value": record[key]} for key in _VERSION]
+    same = [_is(key, record[key]) for key in (chunks.SOURCE_ID, chunks.SOURCE_VERSION)]
     documents: list[Document] = yield Call(
         document_store, "filter_documents", {"filters": both(_units("leaf", "summary", "block"), *same)}
     )
@@ -148,20 +150,29 @@ def _clear(document_store: DocumentStore, record: dict[str, Any]) -> Steps[tuple
     return len(lost), len(documents) - len(lost) != expected
 
 
-def _audit(document_store: DocumentStore, namespace: str | None) -> tuple[list[Document], Audit]:
-    own = {"field": f"meta.{chunks.NAMESPACE}", "operator": "==", "value": namespace} if namespace else None
+def _audit(
+    document_store: DocumentStore, namespace: str | None, unfinished_only: bool = False
+) -> tuple[list[Document], Audit]:
+    within = _is(chunks.NAMESPACE, namespace) if namespace else None
+    pending = _is(chunks.PENDING, True) if unfinished_only else None
     records = [
         replace(record, embedding=None)
-        for record in scan(document_store, both(_units("source"), own))
+        for record in scan(document_store, both(_units("source"), within, pending))
         if record.id == chunks.source_record_id(record.meta.get(chunks.SOURCE_ID, ""))
     ]
-    stored = scan(document_store, both(_units("leaf", "summary", "block"), own))
+    if unfinished_only:
+        if not records:
+            return [], Audit()
+        source_ids = [record.meta[chunks.SOURCE_ID] for record in records]
+        within = {"field": f"meta.{chunks.SOURCE_ID}", "operator": "in", "value": source_ids}
+    stored = scan(document_store, both(_units("leaf", "summary", "block"), within))
     ours = ((chunk.id, chunk.meta) for chunk in stored if chunks.SOURCE_VERSION in chunk.meta)
     return records, audit([record.meta for record in records], ours)
 
 
+def _is(key: str, value: Any) -> dict[str, Any]:
+    return {"field": f"meta.{key}", "operator": "==", "value": value}
+
+
 def _units(*units: str) -> dict[str, Any]:
     return {"field": f"meta.{chunks.UNIT}", "operator": "in", "value": list(units)}
-
-
-_VERSION = (chunks.SOURCE_ID, chunks.SOURCE_VERSION)

@@ -48,6 +48,10 @@ def test_a_run_killed_at_any_point_leaves_whole_trees_and_the_next_run_ends_as_i
         for word in WORDS[:3]:
             hits = store.search(word, filters={"field": "meta.unit", "operator": "==", "value": "leaf"}, top_k=50)
             assert all(word in hit.content.lower() for hit in hits)
+        if dice.random() < 0.3:  # as a server does before it answers
+            prune(store, unfinished_only=True)
+            assert not status(store).stale
+            check_trees(store)
         if dice.random() < 0.5:  # otherwise the next run begins where several were killed
             killed_indexer.run(store, documents(corpus), model)
             fresh = InMemoryDocumentStore()

@@ -163,6 +163,21 @@ def test_pruning_a_namespace_leaves_others_alone(store):
     assert status(store).unfinished == ["terms"]
 
 
+def test_after_a_crash_it_is_enough_to_look_at_the_unfinished_sources(store):
+    before = state_of(store)
+    leftovers = HierarchicalSplitter([14, 6]).run(
+        documents=[Document(content="Newer text.", meta={"source_id": name}) for name in ("terms", "never finished")]
+    )
+    store.write_documents([*leftovers["parents"], *leftovers["documents"]])
+    assert prune(store, unfinished_only=True) == PruneReport()
+    rewrite(store, of(store, "terms", "source")[0], **{chunks.PENDING: True})
+    store.write_documents([replace(record, meta=tombstone(record.meta)) for record in leftovers["sources"][1:]])
+    report = prune(store, unfinished_only=True)
+    assert (report.sources_settled, report.sources_deleted) == (["terms"], ["never finished"])
+    assert state_of(store) == before
+    assert prune(store, unfinished_only=True) == PruneReport()
+
+
 def test_what_an_interrupted_run_left_is_cleared_by_the_next_one_on_the_source(store):
     before = state_of(store)
     leftovers = HierarchicalSplitter([14, 6]).run(
