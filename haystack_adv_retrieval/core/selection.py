@@ -1,5 +1,6 @@
 """Choosing the sentences of several texts that answer a question best, under one budget."""
 
+from bisect import bisect, insort
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -14,12 +15,14 @@ class Candidate:
     :param text: Which of the texts it belongs to.
     :param score: How well it answers the question.
     :param length: What it takes from the budget.
+    :param gap: What the white space between it and the sentence before takes, if both are chosen.
     :param needs: Indices of candidates that come along with it.
     """
 
     text: int
     score: float
     length: int
+    gap: int = 0
     needs: tuple[int, ...] = ()
 
 
@@ -39,9 +42,7 @@ def smooth(scores: np.ndarray, neighbor_weight: float, text_weight: float) -> np
     if len(scores) < 2:
         return scores
     kernel = np.array([1.0, 2.0, 0.0, 2.0, 1.0])
-    padded = np.pad(scores, 2)
-    sums = np.convolve(padded, kernel, mode="valid")
-    weights = np.convolve(np.pad(np.ones(len(scores)), 2), kernel, mode="valid")
+    sums, weights = (np.convolve(np.pad(values, 2), kernel, "valid") for values in (scores, np.ones(len(scores))))
     own_weight = 1 - neighbor_weight - text_weight
     smoothed: np.ndarray = own_weight * scores + neighbor_weight * sums / weights + text_weight * scores.mean()
     return smoothed
@@ -51,6 +52,7 @@ def select(
     candidates: Sequence[Candidate],
     *,
     max_length: int | None = None,
+    separator_length: int = 0,
     threshold: float | None = None,
     top_k: int | None = None,
     min_sentences: int = 1,
@@ -58,13 +60,14 @@ def select(
     first: Sequence[int] = (),
 ) -> list[int]:
     """
-    Choose candidates, best first, as long as they fit the budget together with what they need.
+    Choose candidates, best first, as long as they fit the budget.
 
-    One that does not fit is passed over. If none fits, the best one is chosen all the same, alone: a budget that is
-    smaller than a sentence is exceeded by that sentence.
+    One comes with what it needs, or alone if only that fits; one that does not fit at all is passed over. If none fits,
+    the best one is chosen all the same, alone: a budget that is smaller than a sentence is exceeded by that sentence.
 
     :param candidates: The sentences of all texts, each text's in order.
-    :param max_length: The budget; None sets none.
+    :param max_length: The budget; None sets none, and of 0 or less nothing is chosen.
+    :param separator_length: What it takes to mark that something was left out.
     :param threshold: The lowest score that is chosen; None chooses any.
     :param top_k: How many are chosen at most; what they need and their context do not count.
     :param min_sentences: Of a text of which something is chosen, how many sentences at least, if the budget allows.
@@ -72,53 +75,85 @@ def select(
     :param first: Indices that are chosen before all others, whatever their score.
     :returns: Indices of the chosen candidates, ascending.
     """
-    chosen: dict[int, None] = {}
-    left = float("inf") if max_length is None else max_length
-
-    def take(indices: Sequence[int]) -> bool:
-        nonlocal left
-        added = [index for index in dict.fromkeys(indices) if index not in chosen]
-        length = sum(candidates[index].length for index in added)
-        if length > left:
-            return False
-        chosen.update(dict.fromkeys(added))
-        left -= length
-        return True
-
+    if max_length is not None and max_length <= 0:
+        return []
+    chosen = _Chosen(candidates, max_length, separator_length)
     ranked = sorted(range(len(candidates)), key=lambda index: -candidates[index].score)
     passing = [index for index in ranked if threshold is None or candidates[index].score >= threshold]
+    wanted = list(dict.fromkeys([*first, *passing]))
     own: list[int] = []
-    for index in [*first, *passing]:
+    for index in wanted:
         if top_k is not None and len(own) >= top_k:
             break
-        if index in own:
-            continue
-        if take([index, *_needed(candidates, index)]):
+        if chosen.take([index, *_needed(candidates, index)]) or chosen.take([index]):
             own.append(index)
-    if not own and (wanted := [*first, *passing]):
-        own = wanted[:1]
-        chosen[own[0]] = None
-        left = 0
+    if not own:
+        return wanted[:1]
     for text in dict.fromkeys(candidates[index].text for index in own):
-        missing = min_sentences - sum(candidates[index].text == text for index in chosen)
-        others = [index for index in ranked if candidates[index].text == text and index not in chosen]
-        for index in others[: max(0, missing)]:
-            take([index])
-    for index in own:
-        for distance in range(1, context_sentences + 1):
+        missing = min_sentences - sum(candidates[index].text == text for index in chosen.indices)
+        if missing > 0:
+            others = [index for index in ranked if candidates[index].text == text and index not in chosen.indices]
+            for index in others[:missing]:
+                chosen.take([index])
+    for distance in range(1, context_sentences + 1):
+        for index in own:
             for neighbor in (index - distance, index + distance):
                 if 0 <= neighbor < len(candidates) and candidates[neighbor].text == candidates[index].text:
-                    take([neighbor])
-    return sorted(chosen)
+                    chosen.take([neighbor])
+    return chosen.indices
+
+
+class _Chosen:
+    """What is chosen, and how much of the budget is left."""
+
+    def __init__(self, candidates: Sequence[Candidate], max_length: int | None, separator_length: int) -> None:
+        self.indices: list[int] = []  # ascending
+        self._known: set[int] = set()
+        self._candidates = candidates
+        self._left = float("inf") if max_length is None else max_length
+        self._separator_length = separator_length
+
+    def take(self, indices: Sequence[int]) -> bool:
+        """Choose all of these, or none if they do not fit."""
+        added = [index for index in dict.fromkeys(indices) if index not in self._known]
+        length = 0
+        for index in added:
+            length += self._cost(index)
+            insort(self.indices, index)
+        if length > self._left:
+            for index in added:
+                del self.indices[bisect(self.indices, index) - 1]
+            return False
+        self._known.update(added)
+        self._left -= length
+        return True
+
+    def _cost(self, index: int) -> int:
+        """Tell how much longer the whole gets by one more sentence."""
+        place = bisect(self.indices, index)
+        text = self._candidates[index].text
+        before, after = (
+            self.indices[other] if 0 <= other < len(self.indices) else None for other in (place - 1, place)
+        )
+        before, after = (
+            None if other is None or self._candidates[other].text != text else other for other in (before, after)
+        )
+        joints = self._joint(before, index) + self._joint(index, after) - self._joint(before, after)
+        return self._candidates[index].length + joints
+
+    def _joint(self, before: int | None, after: int | None) -> int:
+        if before is None or after is None:
+            return 0
+        return self._candidates[after].gap if after == before + 1 else self._separator_length
 
 
 def _needed(candidates: Sequence[Candidate], index: int) -> list[int]:
     """List what a candidate needs, and what that needs in turn."""
-    needed: list[int] = []
+    needed: dict[int, None] = {}
     waiting = list(candidates[index].needs)
     while waiting:
         other = waiting.pop()
         if other not in needed:
-            needed.append(other)
+            needed[other] = None
             waiting.extend(candidates[other].needs)
-    return needed
+    return list(needed)

@@ -11,7 +11,7 @@ from haystack_adv_retrieval.core.structure import find_blocks
 _LEANING = re.compile(
     r"\W*(?:this|that|these|those|it|its|they|their|them|he|his|she|her|such|both|neither|either|the (?:above|former|"
     r"latter|same)|here|there|then|otherwise|however|therefore|thus|hence|consequently|accordingly|but|and|or|nor|so|"
-    r"yet|also|again|instead|moreover|furthermore|in (?:this|that|such|these|those|either|both)\b.*|if so|if not|"
+    r"yet|also|again|instead|moreover|furthermore|in (?:this|that|such|these|those|either|both)|if so|if not|"
     r"for (?:this|that|these|those)|after (?:this|that)|before (?:this|that)|until (?:this|that|then)|except)\b",
     re.IGNORECASE,
 )
@@ -28,10 +28,12 @@ class Unit:
     :param span: Where it is in the text, without white space around it.
     :param needs: Indices of earlier units that it cannot be understood without: the heading above it, the header of its
         table, the lead-in of its list, the sentence that it leans on.
+    :param is_label: Whether it only names what others say: a heading, the header of a table.
     """
 
     span: Span
     needs: tuple[int, ...] = ()
+    is_label: bool = False
 
 
 def find_units(text: str, language: str = "en") -> list[Unit]:
@@ -49,12 +51,13 @@ def find_units(text: str, language: str = "en") -> list[Unit]:
         above = () if heading is None else (heading,)
         if block.kind == "heading":
             heading, lead = len(units), None
-            units.append(_unit(text, block.span))
+            units.append(_unit(text, block.span, is_label=True))
         elif block.kind == "table":
             rows = tile(text, _line_starts(text, block.span), block.span)
             header = [len(units) + n for n, row in enumerate(rows[:2]) if n == 0 or _RULE.fullmatch(row.text(text))]
             for number, row in enumerate(rows):
-                units.append(_unit(text, row, above if number < len(header) else (*above, *header)))
+                is_header = number < len(header) and len(rows) > len(header)
+                units.append(_unit(text, row, above if number < len(header) else (*above, *header), is_header))
         elif block.kind in ("code", "front_matter"):
             units.append(_unit(text, block.span, above))
         else:
@@ -79,7 +82,7 @@ def _line_starts(text: str, span: Span) -> list[int]:
     return [span.start + match.end() for match in re.finditer(r"\n", span.text(text))]
 
 
-def _unit(text: str, span: Span, needs: tuple[int, ...] = ()) -> Unit:
+def _unit(text: str, span: Span, needs: tuple[int, ...] = (), is_label: bool = False) -> Unit:
     content = span.text(text)
     start = span.start + len(content) - len(content.lstrip())
-    return Unit(Span(start, start + len(content.strip())), needs)
+    return Unit(Span(start, start + len(content.strip())), needs, is_label)
