@@ -4,10 +4,8 @@ from typing import Any
 from haystack import Document, component
 
 from haystack_adv_retrieval.calls import Call, Parallel, Steps, drive, drive_async
+from haystack_adv_retrieval.core.fusion import fused_scores
 from haystack_adv_retrieval.wrapped_retriever import WrappedRetriever
-
-# The constant of reciprocal rank fusion (Cormack, Clarke, Buettcher: Reciprocal Rank Fusion, 2009).
-RRF_K = 60
 
 
 @component
@@ -15,8 +13,9 @@ class RoutedRetriever(WrappedRetriever):
     """
     Searches details inside the routed sections, with a safety net over the whole index.
 
-    A summary leaves things out, and what it leaves out hides its section. So a share of the results comes from a search
-    without the route; both lists are fused by reciprocal rank. With `safety_net=0` only the route counts.
+    A summary leaves things out, and what it leaves out hides its section. So a share of the results, however few of
+    them are read, comes from a search without the route: both lists are fused by weighted reciprocal rank, and the
+    net's best hit is never far from the top. With `safety_net=0` only the route counts.
 
     ### Usage example
     ```python
@@ -41,7 +40,8 @@ class RoutedRetriever(WrappedRetriever):
         Create a RoutedRetriever.
 
         :param retriever: Any component with an input `filters` and an output `documents`.
-        :param safety_net: Weight of the search over the whole index, in [0, 1); the routed one has the rest.
+        :param safety_net: Weight of the search over the whole index, in [0, 1); the routed one has the rest. Its r-th
+            hit is among the first `r / safety_net` results, rounded up, whatever the summaries say.
         :raises ValueError: If a parameter does not fit.
         """
         if not 0 <= safety_net < 1:
@@ -86,10 +86,10 @@ class RoutedRetriever(WrappedRetriever):
     def _search(
         self, filters: dict[str, Any] | None, unrouted_filters: dict[str, Any] | None, inputs: dict[str, Any]
     ) -> Steps[list[Document]]:
-        routes = {1 - self.safety_net: filters or None}
+        routes = [(1 - self.safety_net, filters or None)]
         if self.safety_net and filters != unrouted_filters:
-            routes[self.safety_net] = unrouted_filters or None
-        calls = [Call(self.retriever, "run", {**inputs, "filters": route}) for route in routes.values()]
+            routes.append((self.safety_net, unrouted_filters or None))
+        calls = [Call(self.retriever, "run", {**inputs, "filters": route}) for _, route in routes]
         found: list[list[Document]] = []
         for answer in (yield Parallel(calls, max_workers=2)):
             if isinstance(answer, BaseException):
@@ -97,11 +97,8 @@ class RoutedRetriever(WrappedRetriever):
             found.append(answer["documents"])
         if len(found) == 1:
             return found[0]
-        scores: dict[str, float] = {}
-        documents: dict[str, Document] = {}
-        for weight, ranked in zip(routes, found, strict=True):
-            for rank, document in enumerate(ranked, start=1):
-                documents.setdefault(document.id, document)
-                scores[document.id] = scores.get(document.id, 0.0) + weight / (RRF_K + rank)
-        best = sorted(documents.values(), key=lambda document: -scores[document.id])[: max(map(len, found))]
-        return [replace(document, score=scores[document.id]) for document in best]
+        documents = {document.id: document for ranked in reversed(found) for document in ranked}
+        rankings = [[document.id for document in ranked] for ranked in found]
+        scores = fused_scores(rankings, [weight for weight, _ in routes])
+        best = sorted(scores, key=lambda each: -scores[each])[: max(map(len, found))]
+        return [replace(documents[each], score=scores[each]) for each in best]

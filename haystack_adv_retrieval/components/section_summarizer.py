@@ -1,12 +1,11 @@
 import copy
 from collections import Counter
 from collections.abc import Iterable
-from typing import Any, Literal, get_args
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
-from haystack import Document, component, default_from_dict, default_to_dict, logging
+from haystack import Document, component, logging
 from haystack.components.generators.chat.types import ChatGenerator
-from haystack.core.serialization import component_to_dict
 from haystack.document_stores.types import DocumentStore
 
 from haystack_adv_retrieval.budgets import length_of
@@ -15,17 +14,24 @@ from haystack_adv_retrieval.core import chunks
 from haystack_adv_retrieval.core.sentences import sentence_spans
 from haystack_adv_retrieval.core.summaries import central_sentences, word_vectors
 from haystack_adv_retrieval.llm import Reply, ask_many, helper_model, prepare, read_text, release
-from haystack_adv_retrieval.prompts import Prompt, shown
-from haystack_adv_retrieval.results import check_at_least
+from haystack_adv_retrieval.prompts import Prompt, quoted, shown
+from haystack_adv_retrieval.results import check_at_least, check_choice
 from haystack_adv_retrieval.stores import read_by_ids
 
 logger = logging.getLogger(__name__)
 
 Method = Literal["extractive", "llm"]
 
+
+class _Summary(NamedTuple):
+    text: str
+    method: str  # how it was made, for `chunks.SUMMARY_METHOD`
+    lasts: bool = True  # False where the model failed, so that it is tried again
+
+
 PROMPT = """\
-Summarise the section below in at most {{ sentences }} sentences, so that a search for anything it says finds it.
-Keep its concepts, terms, names, numbers and conditions. Write the summary alone, in the language of the section.
+Summarise the text below in at most {{ sentences }} sentences, so that a search for anything it says finds it.
+Keep its concepts, terms, names, numbers and conditions. Write the summary alone, in the language of the text.
 
 {{ section }}"""
 
@@ -77,18 +83,21 @@ class SectionSummarizer:
         :param min_length: Sections with fewer words are their own summary.
         :param max_section_length: Characters of a section that the model reads.
         :param document_store: The index, from which summaries of unchanged sections are taken. None takes none.
-        :param prompt: Jinja template instead of `PROMPT`; it has to use `section` and may use `sentences`.
+        :param prompt: Jinja template instead of `PROMPT`; it has to use `section` (headings and text, between
+            `<text>` tags) and may use `sentences`.
         :param max_workers: How many sections are summarised at the same time.
         :param timeout: Seconds for one section; None for no limit.
         :param raise_on_failure: Raise if the model fails, instead of falling back to central sentences.
         :raises ValueError: If a parameter is out of its range.
         """
-        if method is not None and method not in get_args(Method):
-            raise ValueError(f"method must be one of {get_args(Method)}, got {method!r}")
+        if method is not None:
+            check_choice("method", method, Method)
         check_at_least(
             1, level=level, sentences=sentences, max_section_length=max_section_length, max_workers=max_workers
         )
         check_at_least(0, min_length=min_length)
+        if timeout is not None and timeout <= 0:
+            raise ValueError(f"timeout must be positive, got {timeout!r}")
         self.chat_generator = chat_generator
         self.method = method
         self.level = level
@@ -104,25 +113,14 @@ class SectionSummarizer:
         wants_model = method == "llm" or (method is None and chat_generator is not None)
         self._model = helper_model(chat_generator) if wants_model else None
 
-    def to_dict(self) -> dict[str, Any]:
-        """Serialize the component."""
-        parameters = {
-            name: getattr(self, name)
-            for name in ("method", "level", "sentences", "min_length", "max_section_length", "document_store", "prompt")
-        }
-        return default_to_dict(
-            self,
-            chat_generator=self.chat_generator and component_to_dict(self.chat_generator, "chat_generator"),
-            max_workers=self.max_workers,
-            timeout=self.timeout,
-            raise_on_failure=self.raise_on_failure,
-            **parameters,
-        )
-
-    @classmethod
-    def from_dict(cls, data: dict[str, Any]) -> "SectionSummarizer":
-        """Deserialize the component."""
-        return default_from_dict(cls, data)
+    @property
+    def settings(self) -> str:
+        """What decides, besides the section, what its summary says, as a hash: a summary of other settings is stale."""
+        made_by: list[str | int] = []
+        if self._model is not None:
+            name = getattr(self._model, "model", type(self._model).__name__)
+            made_by = [name, self.prompt or PROMPT, self.max_section_length]
+        return chunks.digest(self.level, self.sentences, self.min_length, *made_by)
 
     def warm_up(self) -> None:
         """Warm up the model."""
@@ -176,23 +174,23 @@ class SectionSummarizer:
         keys = [self._key(section) for section in sections]
         known = yield from self._read_known(sections)
         reused = sum(key in known for key in keys)
-        made: dict[str, tuple[str, str]] = {}
+        made: dict[str, _Summary] = {}
         long: dict[str, Document] = {}
         for key, section in zip(keys, sections, strict=True):
             if key in known or key in made or key in long:
                 continue
             if length_of(section.content or "", "word") < self.min_length:
-                made[key] = ((section.content or "").strip(), "verbatim")
+                made[key] = _Summary((section.content or "").strip(), "verbatim")
             else:
                 long[key] = section
         replies: list[Reply[str] | None] = yield from self._ask(list(long.values()))
         by_leaf = {(leaf.meta[chunks.SOURCE_ID], leaf.meta[chunks.SPLIT_ID]): leaf for leaf in leaves if leaf.embedding}
         for (key, section), reply in zip(long.items(), replies, strict=True):
-            made[key] = (
-                (reply.value, "llm") if reply and reply.value else (self._extract(section, by_leaf), "extractive")
-            )
-        texts = known | made
-        methods = Counter(method for _, method in made.values())
+            if reply and reply.value:
+                made[key] = _Summary(reply.value, "llm")
+            else:
+                made[key] = _Summary(self._extract(section, by_leaf), "extractive", lasts=reply is None)
+        methods = Counter(summary.method for summary in made.values())
         asked = [reply for reply in replies if reply is not None]
         report = {
             "reused": reused,
@@ -202,15 +200,15 @@ class SectionSummarizer:
             "input_tokens": sum(reply.input_tokens for reply in asked),
             "output_tokens": sum(reply.output_tokens for reply in asked),
         }
-        summaries = [_summary(section, key, *texts[key]) for section, key in zip(sections, keys, strict=True)]
+        texts = known | made
+        summaries = [self._document(section, key, texts[key]) for section, key in zip(sections, keys, strict=True)]
         return {"summaries": summaries, "report": report}
 
     def _key(self, section: Document) -> str:
-        model = getattr(self._model, "model", type(self._model).__name__) if self._model is not None else ""
-        return chunks.digest(section.content or "", model, self.prompt or PROMPT, self.sentences, self.min_length)
+        return chunks.digest(self.settings, section.meta.get(chunks.HEADINGS, ""), section.content or "")
 
-    def _read_known(self, sections: list[Document]) -> Steps[dict[str, tuple[str, str]]]:
-        """Read the summaries that the index holds of the sections' sources, by their keys."""
+    def _read_known(self, sections: list[Document]) -> Steps[dict[str, _Summary]]:
+        """Read the lasting summaries that the index holds of the sections' sources, by their keys."""
         if self.document_store is None or not sections:
             return {}
         sources = {section.meta[chunks.SOURCE_ID] for section in sections}
@@ -222,21 +220,17 @@ class SectionSummarizer:
                 ids += searched[: len(searched) - record.meta[chunks.LEAF_COUNT]]
         stored = yield from read_by_ids(self.document_store, ids)
         return {
-            summary.meta[chunks.SUMMARY_KEY]: (summary.content or "", summary.meta[chunks.SUMMARY_METHOD])
+            summary.meta[chunks.SUMMARY_KEY]: _Summary(summary.content or "", summary.meta[chunks.SUMMARY_METHOD])
             for summary in stored.values()
-            # What a failing model left behind is tried again.
-            if chunks.SUMMARY_KEY in summary.meta
-            and not (self._model is not None and summary.meta[chunks.SUMMARY_METHOD] == "extractive")
+            if chunks.SUMMARY_SETTINGS in summary.meta
         }
 
     def _ask(self, sections: list[Document]) -> Steps[list[Reply[str] | None]]:
         if self._model is None or not sections:
             return [None] * len(sections)
         yield from prepare(self._model)
-        prompts = [
-            self._prompt(section=shown(section, [chunks.HEADINGS], self.max_section_length), sentences=self.sentences)
-            for section in sections
-        ]
+        texts = (shown(section, [chunks.HEADINGS], self.max_section_length) for section in sections)
+        prompts = [self._prompt(section=quoted("text", text), sentences=self.sentences) for text in texts]
         replies: list[Reply[str]] = yield from ask_many(
             self._model, prompts, read=read_text, max_workers=self.max_workers, timeout=self.timeout
         )
@@ -268,18 +262,19 @@ class SectionSummarizer:
             vectors = word_vectors(sentences)
         return " ".join(sentences[index].strip() for index in central_sentences(sentences, vectors, self.sentences))
 
+    def _document(self, section: Document, key: str, summary: _Summary) -> Document:
+        meta = copy.deepcopy(section.meta) | {
+            chunks.UNIT: "summary",
+            chunks.PARENT_ID: section.id,
+            chunks.PARENT_START: section.meta[chunks.START],
+            chunks.PARENT_END: section.meta[chunks.END],
+            chunks.SUMMARY_METHOD: summary.method,
+            chunks.SUMMARY_KEY: key,
+        }
+        if summary.lasts:
+            meta[chunks.SUMMARY_SETTINGS] = self.settings
+        return Document(id=chunks.summary_id(section.id), content=summary.text, meta=meta)
+
 
 def _is_sentence(leaf: Document) -> bool:
     return len(sentence_spans(leaf.content or "")) == 1
-
-
-def _summary(section: Document, key: str, text: str, method: str) -> Document:
-    meta = copy.deepcopy(section.meta) | {
-        chunks.UNIT: "summary",
-        chunks.PARENT_ID: section.id,
-        chunks.PARENT_START: section.meta[chunks.START],
-        chunks.PARENT_END: section.meta[chunks.END],
-        chunks.SUMMARY_METHOD: method,
-        chunks.SUMMARY_KEY: key,
-    }
-    return Document(id=chunks.summary_id(section.id), content=text, meta=meta)

@@ -91,13 +91,12 @@ class SummaryRouter:
 
 def _route(sections: list[Document]) -> dict[str, Any] | None:
     """Describe the leaves of sections: by their parent, or by their place where there are levels in between."""
-    parents = [s.meta[chunks.PARENT_ID] for s in sections if s.meta[chunks.LEVEL] == s.meta[chunks.LEAF_LEVEL] - 1]
+    parents: list[str] = []
     conditions: list[dict[str, Any]] = []
-    if parents:
-        conditions.append({"field": f"meta.{chunks.PARENT_ID}", "operator": "in", "value": parents})
-    for section in sections:
-        if section.meta[chunks.PARENT_ID] not in parents:
-            meta = section.meta
+    for meta in (section.meta for section in sections):
+        if meta.get(chunks.LEVEL, 0) == meta.get(chunks.LEAF_LEVEL, 1) - 1:
+            parents.append(meta[chunks.PARENT_ID])
+        else:
             place = [
                 (chunks.SOURCE_ID, "==", meta[chunks.SOURCE_ID]),
                 (chunks.SOURCE_VERSION, "==", meta[chunks.SOURCE_VERSION]),
@@ -106,4 +105,6 @@ def _route(sections: list[Document]) -> dict[str, Any] | None:
             ]
             within = [{"field": f"meta.{key}", "operator": operator, "value": value} for key, operator, value in place]
             conditions.append({"operator": "AND", "conditions": within})
+    if parents:
+        conditions.append({"field": f"meta.{chunks.PARENT_ID}", "operator": "in", "value": parents})
     return {"operator": "OR", "conditions": conditions} if len(conditions) > 1 else next(iter(conditions), None)

@@ -4,10 +4,12 @@ import math
 import re
 from collections import Counter
 from collections.abc import Sequence
+from zlib import crc32
 
 import numpy as np
 
 _WORD = re.compile(r"\w+")
+_COLUMNS = 4096  # words are hashed, so that the size does not grow with the vocabulary
 
 
 def central_sentences(sentences: Sequence[str], vectors: np.ndarray, count: int) -> list[int]:
@@ -46,10 +48,9 @@ def word_vectors(sentences: Sequence[str]) -> np.ndarray:
     """
     counts = [Counter(_WORD.findall(sentence.casefold())) for sentence in sentences]
     spread = Counter(word for words in counts for word in words)
-    columns = {word: column for column, word in enumerate(sorted(spread))}
-    vectors = np.zeros((len(sentences), max(1, len(columns))))
+    vectors = np.zeros((len(sentences), _COLUMNS), dtype=np.float32)
     for row, words in enumerate(counts):
         for word, frequency in words.items():
-            vectors[row, columns[word]] = frequency * math.log(1 + len(sentences) / spread[word])
+            vectors[row, crc32(word.encode()) % _COLUMNS] += frequency * math.log(1 + len(sentences) / spread[word])
     vectors /= np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
     return vectors
