@@ -41,8 +41,9 @@ class SelfQueryFilterBuilder:
     that lets more documents through. `base_filters`, such as a tenant's, hold whatever happens.
 
     Conditions in plain words (years, dates, ranges, listed values, numbers with units, negations, `year>=2020`) are
-    read by rules without a model; with `method="auto"` a model is asked only about questions that say more than the
-    rules can explain. The rules read English, the model any language.
+    read by rules without a model. With `method="auto"` a model is asked only about questions that say more than the
+    rules can explain, and only its conditions on what they left are added. The rules read English, the model any
+    language.
 
     The output uses what stores read alike: `==`, `!=`, `in`, `not in` for texts, truth values and integers, comparisons
     for numbers and ISO dates, AND and OR. Dates are compared by day, in the time zone in which they are stored. Lists
@@ -219,9 +220,9 @@ class SelfQueryFilterBuilder:
             - `filters`: A Haystack filter; empty if there is nothing to filter by.
             - `relaxations`: Ever looser filters, for `FilteredRetriever`: without the conditions on the least certain
               field, and so on to `base_filters` alone.
-            - `report`: `method` ("rules", "llm" or "none"), `search`, `understood` (the conditions with their
-              certainty), `coerced`, `repaired`, `dropped` (each with a reason), `unexplained` (words that the rules do
-              not explain), `failure` (of the model, or None).
+            - `report`: `method` ("rules", "llm", "rules+llm" or "none"), `search`, `understood` (the conditions with
+              their certainty), `coerced`, `repaired`, `dropped` and `ignored` (each with a reason), `unexplained`
+              (words that the rules do not explain), `failure` (of the model, or None).
         :raises ValueError: With `raise_on_failure`, if a condition was dropped.
         """
         return drive(self._build(query, base_filters))
@@ -281,7 +282,7 @@ class SelfQueryFilterBuilder:
                 raise
             failure = f"the model could not be used: {error}"
             return replace(rules, failure=failure) if rules else Understanding("none", query, failure=failure)
-        understood = understand_reply(query, filters, search, rules, vocabulary.schema, today, self.threshold)
+        understood = understand_reply(query, filters, search, vocabulary.schema, today, self.threshold, rules)
         if self.cache_size:
             while len(self._replies) >= self.cache_size:
                 self._replies.pop(next(iter(self._replies)), None)

@@ -51,12 +51,13 @@ class Note:
     """
     What became of a part of a filter.
 
-    :param kind: "coerced" (read as a value of the field's type), "repaired" (kept in another form) or "dropped".
+    :param kind: "coerced" (read as a value of the field's type), "repaired" (kept in another form), "dropped" (not
+        valid) or "ignored" (not asked).
     :param said: The part as it was said.
     :param reason: What was done, or why it was dropped.
     """
 
-    kind: Literal["coerced", "repaired", "dropped"]
+    kind: Literal["coerced", "repaired", "dropped", "ignored"]
     said: Any
     reason: str
 

@@ -3,7 +3,7 @@
 import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 MAX_DEPTH = 6
@@ -30,12 +30,14 @@ class Clause:
     :param operator: The comparison.
     :param value: What to compare with.
     :param certainty: How sure it is that this was asked, in (0, 1].
+    :param words: The words of the question that are said to ask it.
     """
 
     field: Any
     operator: Any
     value: Any
     certainty: float = 1.0
+    words: str = field(default="", compare=False)
 
 
 @dataclass(frozen=True)
@@ -84,7 +86,10 @@ def read_filter(data: Any, depth: int = 0) -> Expression:
         if said["conditions"] is not None and (logical or said["operator"] is None):
             return _group(logical or "AND", said["conditions"], depth)
         if said["field"] is not None:
-            return Clause(said["field"], said["operator"] or "==", said["value"])
+            words = data.get("words")
+            return Clause(
+                said["field"], said["operator"] or "==", said["value"], words=words if isinstance(words, str) else ""
+            )
         if said["operator"] is None:
             return Group("AND", tuple(_item(str(key), value, depth) for key, value in data.items()))
     return Unreadable(data, "it is no condition")
@@ -130,12 +135,12 @@ def clauses_of(tree: Expression | None) -> Iterator[Clause]:
             yield from clauses_of(part)
 
 
-def weighted(tree: Expression, certainty_of: Callable[[Clause], float]) -> Expression:
-    """Set the certainty of every condition of a tree."""
+def with_clauses(tree: Expression, change: Callable[[Clause], Expression]) -> Expression:
+    """Replace every condition of a tree by what a function makes of it."""
     if isinstance(tree, Clause):
-        return replace(tree, certainty=certainty_of(tree))
+        return change(tree)
     if isinstance(tree, Group):
-        return replace(tree, parts=tuple(weighted(part, certainty_of) for part in tree.parts))
+        return Group(tree.operator, tuple(with_clauses(part, change) for part in tree.parts))
     return tree
 
 

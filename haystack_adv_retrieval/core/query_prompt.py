@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Collection
+from dataclasses import replace
 from typing import Any
 
 from haystack_adv_retrieval.core.filter_schema import OPERATORS_OF_TYPE, FilterSchema, MetadataField, fold
@@ -21,8 +22,9 @@ Today is {{ weekday }}, {{ today }}.
 
 Reply with a JSON object:
 - "filter": a list of the conditions that the question states, all of which must hold; [] if it states none. A condition
-  is {"field": ..., "operator": ..., "value": ...}. The operators are ==, !=, >, >=, <, <=, in, not in. Alternatives are
-  {"operator": "OR", "conditions": [...]}, exclusions {"operator": "NOT", "conditions": [...]}.
+  is {"words": ..., "field": ..., "operator": ..., "value": ...}, where "words" are the words of the question that say
+  it. The operators are ==, !=, >, >=, <, <=, in, not in. Alternatives are {"operator": "OR", "conditions": [...]},
+  exclusions {"operator": "NOT", "conditions": [...]}.
 - "query": the rest of the question: what the texts should be about, without the words that became conditions.
 
 Use only the fields and values listed. Leave out what the question does not say: no condition is better than a guessed
@@ -64,33 +66,40 @@ def describe(field: MetadataField) -> str:
 
 def examples_of(schema: FilterSchema) -> list[tuple[str, dict[str, Any]]]:
     """
-    Make examples out of the fields: a comparison with alternatives, an exclusion with a period, and no condition.
+    Make examples out of the fields: conditions of each kind, and a question that states none.
 
     :param schema: The fields.
     :returns: Questions with their replies.
     """
     listed = next((field for field in schema.fields if field.type == "str" and len(field.values) > 1), None)
-    number = next((field for field in schema.fields if field.type in ("int", "float")), None)
-    day = next((field for field in schema.fields if field.type == "date"), None)
-    range_: list[tuple[str, str, str, Any]] = []
-    exclusion: list[tuple[str, str, str, Any]] = []
-    if number:
-        least = number.maximum or (2024 if number.unit == "year" else 4)
-        range_.append((f"{number.name} of at least {least}", number.name, ">=", least))
-    if day:
-        exclusion.append((f"{day.name} since March 2020", day.name, ">=", "2020-03"))
-    if listed:
-        one, other, *_ = listed.values
-        range_.append((f"{listed.name} {one} or {other}", listed.name, "in", [one, other]))
-        exclusion.append((f"not {other}", listed.name, "!=", other))
-    examples: list[tuple[str, dict[str, Any]]] = [
-        ("How are lanterns made?", {"filter": [], "query": "how lanterns are made"})
+    number = next((f for f in schema.fields if f.type in ("int", "float") and f.unit != "year"), None)
+    day = next((f for f in schema.fields if f.type == "date" or f.unit == "year"), None)
+    one, other = list(listed.values)[:2] if listed else ("", "")
+    many = (number and number.maximum) or 4
+    unit = f"{number.unit} " if number else ""
+    asked: list[tuple[str, str, list[tuple[str, MetadataField | None, str, Any]]]] = [
+        (f"{one} about lanterns", "lanterns", [(one, listed, "==", one)]),
+        ("How are lanterns made?", "how lanterns are made", []),
+        (
+            f"garden lanterns since 2020, {other} or {one}",
+            "garden lanterns",
+            [("since 2020", day, ">=", 2020), (f"{other} or {one}", listed, "in", [other, one])],
+        ),
+        (
+            f"lanterns with less than {many} {unit}but no {other}",
+            "lanterns",
+            [(f"less than {many}", number, "<", many), (f"no {other}", listed, "!=", other)],
+        ),
     ]
-    for conditions in filter(None, (range_, exclusion)):
-        said = ", ".join(condition[0] for condition in conditions)
-        keys = ("field", "operator", "value")
-        reply = [dict(zip(keys, condition[1:], strict=True)) for condition in conditions]
-        examples.append((f"lanterns for the garden, {said}", {"filter": reply, "query": "lanterns for the garden"}))
+    examples = []
+    for question, query, conditions in asked:
+        known = [
+            {"words": words, "field": field.name, "operator": operator, "value": value}
+            for words, field, operator, value in conditions
+            if field
+        ]
+        if known or not conditions:
+            examples.append((question, {"filter": known, "query": query}))
     return examples
 
 
@@ -105,6 +114,7 @@ def reply_schema(schema: FilterSchema) -> dict[str, Any]:
     """
     scalar = [{"type": "string"}, {"type": "number"}, {"type": "boolean"}]
     condition = _object(
+        words={"type": "string"},
         field={"type": "string", "enum": [field.name for field in schema.fields if field.operators]},
         operator={"type": "string", "enum": list(OPERATORS_OF_TYPE["int"])},
         value={"anyOf": [*scalar, {"type": "array", "items": {"anyOf": scalar}}]},
@@ -138,21 +148,29 @@ def read_reply(text: str) -> tuple[tuple[Any, str], bool]:
     return (reply.get(key) if key else None, query.strip() if isinstance(query, str) else ""), repaired
 
 
-def certainty_of(clause: Clause, question: str, schema: FilterSchema, agreed: Collection[str]) -> float:
+def checked(clause: Clause, question: str, schema: FilterSchema, unexplained: Collection[str]) -> Clause | str:
     """
-    Estimate how sure it is that a condition from a model was asked.
+    Check a condition from a model against the question.
 
     :param clause: The condition.
     :param question: The question.
     :param schema: The fields.
-    :param agreed: Names of the fields on which the rules found a condition, too.
-    :returns: 0.9 on such a field, 0.8 if the question has the words of the value, else 0.5.
+    :param unexplained: What the rules left to explain, if they were tried; a condition has to explain a part of it.
+    :returns: The condition with a certainty: 0.8 if the question has the words of the value, 0.7 if the model quoted
+        words of the question, else 0.5. If it was not asked, the reason why it is ignored.
     """
+    said, quoted = words_of(question), words_of(clause.words)
+    if not quoted <= said:
+        return f"the question does not say {clause.words[:200]!r}"
     field = schema.find(clause.field)
-    if field and field.name in agreed:
-        return 0.9
-    words = {word.removesuffix("s") for word in fold(question).split()}
-    said = fold(str(clause.value))
-    same = [name for name, value in field.spellings.items() if value == field.spellings.get(said)] if field else []
-    known = any({word.removesuffix("s") for word in name.split()} <= words for name in (said, *same) if name)
-    return 0.8 if known else 0.5
+    value = fold(str(clause.value)) if isinstance(clause.value, str | int | float) else ""
+    names = [name for name, same in field.spellings.items() if same == field.spellings.get(value)] if field else []
+    spoken = [words for words in map(words_of, (value, *names)) if words and words <= said]
+    if unexplained and not words_of(" ".join(unexplained)) & quoted.union(*spoken):
+        return f"only {', '.join(unexplained)} was left to explain"
+    return replace(clause, certainty=0.8 if spoken else 0.7 if quoted else 0.5)
+
+
+def words_of(text: str) -> set[str]:
+    """List the words of a text, folded and without a plural s."""
+    return {word.removesuffix("s") for word in fold(text).split()}

@@ -3,20 +3,21 @@
 from collections import defaultdict
 from dataclasses import dataclass
 from datetime import date
-from functools import partial
 from typing import Any, Literal
 
 from haystack_adv_retrieval.core.filter_repair import Note, repair
 from haystack_adv_retrieval.core.filter_schema import FilterSchema
 from haystack_adv_retrieval.core.filter_tree import (
+    Clause,
     Expression,
-    clauses_of,
+    Group,
     emit,
     parts_by_field,
+    plain,
     read_filter,
-    weighted,
+    with_clauses,
 )
-from haystack_adv_retrieval.core.query_prompt import certainty_of
+from haystack_adv_retrieval.core.query_prompt import checked
 from haystack_adv_retrieval.core.query_rules import read_question
 from haystack_adv_retrieval.core.query_words import Vocabulary
 
@@ -28,15 +29,15 @@ class Understanding:
     """
     What was made of a question.
 
-    :param method: By what: "rules", "llm", or "none" if nothing was understood.
+    :param method: By what: "rules", "llm", "rules+llm", or "none" if nothing was understood.
     :param search: The text to search for.
     :param tree: The conditions, for `emit`; None if there are none.
-    :param notes: What was coerced, repaired and dropped.
+    :param notes: What was coerced, repaired, dropped and ignored.
     :param unexplained: Words that sound like conditions and that the rules do not explain.
     :param failure: Why the model could not be used.
     """
 
-    method: Literal["rules", "llm", "none"]
+    method: Literal["rules", "llm", "rules+llm", "none"]
     search: str
     tree: Expression | None = None
     notes: tuple[Note, ...] = ()
@@ -55,6 +56,7 @@ class Understanding:
             "coerced": notes["coerced"],
             "repaired": notes["repaired"],
             "dropped": notes["dropped"],
+            "ignored": notes["ignored"],
             "unexplained": list(self.unexplained),
             "failure": self.failure,
         }
@@ -81,24 +83,39 @@ def understand_reply(
     question: str,
     filters: Any,
     search: str,
-    rules: Understanding | None,
     schema: FilterSchema,
     today: date,
     threshold: float,
+    rules: Understanding | None = None,
 ) -> Understanding:
     """
     Read what a model made of a question.
 
+    If the rules were tried before, their conditions stay, and the model's have to be about what they left unexplained:
+    so a weak model can add a condition where one is missing, and cannot spoil those that are sure.
+
     :param question: The question.
     :param filters: The filter of the reply, parsed but otherwise untouched.
-    :param search: The text to search for; empty means the question.
-    :param rules: What the rules understood: agreement makes a condition more certain.
+    :param search: The text to search for; empty means that of the rules, else the question.
     :param schema: The fields that may be used.
     :param today: The day that relative dates are relative to.
     :param threshold: Likeness from which on a text counts as a misspelt value.
+    :param rules: What the rules understood.
     :returns: What was understood.
     """
-    agreed = {clause.field for clause in clauses_of(rules.tree)} if rules else set()
-    said = weighted(read_filter(filters), partial(certainty_of, question=question, schema=schema, agreed=agreed))
-    tree, notes = repair(said, schema, today, threshold)
-    return Understanding("llm", search or question, tree, tuple(notes), rules.unexplained if rules else ())
+    unexplained = rules.unexplained if rules else ()
+    notes = list(rules.notes) if rules else []
+
+    def asked(clause: Clause) -> Expression:
+        kept = checked(clause, question, schema, unexplained)
+        if isinstance(kept, Clause):
+            return kept
+        notes.append(Note("ignored", plain(clause), kept))
+        return Group("AND", ())
+
+    said = with_clauses(read_filter(filters), asked)
+    if rules and rules.tree:
+        said = Group("AND", (rules.tree, said))
+    tree, repairs = repair(said, schema, today, threshold)
+    search = search or (rules.search if rules else question)
+    return Understanding("rules+llm" if rules else "llm", search, tree, (*notes, *repairs), unexplained)

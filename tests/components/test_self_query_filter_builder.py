@@ -107,7 +107,7 @@ def test_what_they_do_not_explain_is_asked_once_a_day(chat_server):
     results = [builder.run(query=HARD) for _ in days]
     assert len(chat_server.requests) == 2
     assert results[0] == results[1] == results[2]
-    assert results[0]["report"]["method"] == "llm"
+    assert results[0]["report"]["method"] == "rules+llm"
     assert [condition["value"] for condition in conditions(results[0]["filters"])] == ["memo", "Jun Hayashi"]
     results[0]["filters"]["conditions"].clear()
     assert results[1]["filters"]["conditions"]
@@ -210,12 +210,29 @@ def test_base_filters_are_outside_of_everything(chat_server):
 
 def test_what_the_question_does_not_say_is_relaxed_first(chat_server):
     chat_server.script(reply(("author", "==", "Hayashi"), ("year", ">=", 2020), ("type", "==", "memo")))
-    builder = SelfQueryFilterBuilder(FIELDS, chat_server.generator())
+    builder = SelfQueryFilterBuilder(FIELDS, chat_server.generator(), method="llm")
     result = builder.run(query=HARD)
     certainty = {part["filters"]["field"]: part["certainty"] for part in result["report"]["understood"]}
     assert certainty["meta.year"] < certainty["meta.author"] < certainty["meta.type"]
     assert [len(conditions(step)) for step in result["relaxations"]] == [2, 1, 0]
     assert result["relaxations"][1] == MEMO
+
+
+def test_beside_the_rules_the_model_only_explains_what_they_left(chat_server, caplog):
+    chat_server.script(reply(("author", "==", "Hayashi"), ("year", ">=", 2020), ("type", "==", "contract")))
+    result = SelfQueryFilterBuilder(FIELDS, chat_server.generator()).run(query=HARD)
+    assert [condition["value"] for condition in conditions(result["filters"])] == ["memo", "Jun Hayashi"]
+    assert [note["condition"]["field"] for note in result["report"]["ignored"]] == ["year", "type"]
+    assert caplog.records == []
+
+
+def test_words_that_the_model_makes_up_are_no_condition(chat_server):
+    invented = {"words": "from 2020 on", "field": "year", "operator": ">=", "value": 2020}
+    quoted = {"words": "by Hayashi", "field": "author", "operator": "==", "value": "Jun Hayashi"}
+    chat_server.script(json.dumps({"filter": [invented, quoted], "query": "tax"}))
+    result = SelfQueryFilterBuilder(FIELDS, chat_server.generator(), method="llm").run(query=HARD)
+    assert result["filters"] == {"field": "meta.author", "operator": "==", "value": "Jun Hayashi"}
+    assert result["report"]["ignored"][0]["reason"] == "the question does not say 'from 2020 on'"
 
 
 def test_an_empty_question_is_no_reason_to_ask(chat_server):

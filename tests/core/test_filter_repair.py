@@ -1,4 +1,5 @@
 import json
+from dataclasses import replace
 from datetime import date
 
 import pytest
@@ -16,7 +17,7 @@ from haystack_adv_retrieval.core.filter_tree import (
     parts_by_field,
     read_filter,
     relaxations,
-    weighted,
+    with_clauses,
 )
 
 TODAY = date(2031, 5, 14)
@@ -243,8 +244,9 @@ def test_what_was_understood_is_noted():
 
 def test_the_least_certain_field_is_given_up_first():
     sure = {"year": 0.9, "lang": 0.5, "published": 0.8}
-    tree = weighted(
-        read_filter([YEAR, GERMAN, is_("published", "==", "2030"), is_("year", "<", 2025)]), lambda c: sure[c.field]
+    tree = with_clauses(
+        read_filter([YEAR, GERMAN, is_("published", "==", "2030"), is_("year", "<", 2025)]),
+        lambda c: replace(c, certainty=sure[c.field]),
     )
     tree, _ = repair(tree, SCHEMA, TODAY)
     ladder = [{clause.field for clause in clauses_of(step)} for step in relaxations(tree)]
