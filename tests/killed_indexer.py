@@ -12,11 +12,12 @@ from haystack import Document
 from haystack.components.embedders import MockDocumentEmbedder
 from trees import summary_of
 
-from haystack_adv_retrieval import indexing, stores
+from haystack_adv_retrieval import index_run, stores
 from haystack_adv_retrieval.components import index_diff, index_writer
 from haystack_adv_retrieval.components.hierarchical_splitter import HierarchicalSplitter
 from haystack_adv_retrieval.core import chunks
 from haystack_adv_retrieval.document_stores.qdrant_edge_document_store import QdrantEdgeDocumentStore
+from haystack_adv_retrieval.indexing import IndexReport, index_documents
 
 
 class SectionTitles:
@@ -62,12 +63,12 @@ def make_batches_small(set_attribute: Callable[[Any, str, int], None] = setattr)
     """Let every phase of writing have several batches."""
     for module in (stores, index_diff, index_writer):
         set_attribute(module, "BATCH_SIZE", 5)
-    set_attribute(indexing, "MAX_SOURCES", 3)
+    set_attribute(index_run, "MAX_SOURCES", 3)
 
 
-def run(store: Any, documents: list[Document], model: str) -> indexing.IndexReport:
+def run(store: Any, documents: list[Document], model: str) -> IndexReport:
     """Index with a cheap embedder and with summaries."""
-    return indexing.index_documents(
+    return index_documents(
         documents,
         store,
         MockDocumentEmbedder(dimension=4, model=model, prefix=model),

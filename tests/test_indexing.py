@@ -13,7 +13,7 @@ from index_states import check_trees, sources_in, state_of, texts_in, units_in
 from killed_indexer import SectionTitles
 from trees import CountingStore
 
-from haystack_adv_retrieval import HierarchicalSplitter, LeafEmbedder, QdrantEdgeDocumentStore, indexing
+from haystack_adv_retrieval import HierarchicalSplitter, LeafEmbedder, QdrantEdgeDocumentStore, index_run
 from haystack_adv_retrieval.components import index_diff, index_writer
 from haystack_adv_retrieval.components.index_diff import EmbeddingMismatchError
 from haystack_adv_retrieval.indexing import IndexReport, delete_sources, index_documents, index_documents_async
@@ -148,7 +148,7 @@ def test_batches_of_the_embedder_span_sources_and_end_at_a_limit(store, monkeypa
 
 
 def test_a_few_changed_sources_among_many_are_embedded_together(store, monkeypatch):
-    monkeypatch.setattr(indexing, "MAX_SOURCES", 10)
+    monkeypatch.setattr(index_run, "MAX_SOURCES", 10)
     index(store, numbered(50))
     changed = [
         replace(document, content="New.") if number % 10 == 0 else document
@@ -160,7 +160,7 @@ def test_a_few_changed_sources_among_many_are_embedded_together(store, monkeypat
 
 
 def test_documents_are_read_as_they_are_needed(store, monkeypatch):
-    monkeypatch.setattr(indexing, "MAX_SOURCES", 4)
+    monkeypatch.setattr(index_run, "MAX_SOURCES", 4)
     read = []
 
     def stream():
@@ -182,7 +182,7 @@ def test_one_long_source_is_embedded_in_parts(store, monkeypatch):
 
 
 def test_progress_is_reported_while_a_run_goes_on(store, monkeypatch):
-    monkeypatch.setattr(indexing, "MAX_SOURCES", 2)
+    monkeypatch.setattr(index_run, "MAX_SOURCES", 2)
     done = []
     index(store, numbered(6), progress=lambda report: done.append((report.added, report.leaves_embedded)))
     assert done == sorted(done)
@@ -241,7 +241,7 @@ def test_an_embedder_that_leaves_out_what_it_cannot_do_is_noticed(store):
 
 
 def test_of_two_documents_with_one_identity_the_second_is_reported(store, monkeypatch):
-    monkeypatch.setattr(indexing, "MAX_SOURCES", 2)
+    monkeypatch.setattr(index_run, "MAX_SOURCES", 2)
     given = [*documents(a="First.", b="Other."), *documents(a="Second.")]
     report = index(store, given)
     assert report.failures == {"a": "Several documents have this source_id; only the first was indexed."}
