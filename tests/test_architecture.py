@@ -15,7 +15,7 @@ LAYERS = [
     {"stores", "chat_model"},
     {"llm", "budgets", "results", "slices", "source_windows", "foreign", "prompts", "judge", "store_fields"},
     {"document_stores", "components", "wrapped_retriever"},
-    {"indexing", "maintenance", "folders", "pipelines"},
+    {"indexing", "index_run", "maintenance", "folders", "pipelines"},
     {"evaluation", "serving"},
     {"cli"},
 ]
