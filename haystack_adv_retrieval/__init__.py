@@ -34,6 +34,7 @@ _MODULES = {
     "ParentExpander": "components.parent_expander",
     "SentenceWindowExpander": "components.sentence_window_expander",
     "AutoMerger": "components.auto_merger",
+    "ContextPacker": "components.context_packer",
     "Compressor": "components.compressor",
     "load_pipeline": "pipelines",
     "run_pipeline": "pipelines",
@@ -43,6 +44,7 @@ _MODULES = {
 if TYPE_CHECKING:
     from haystack_adv_retrieval.components.auto_merger import AutoMerger as AutoMerger
     from haystack_adv_retrieval.components.compressor import Compressor as Compressor
+    from haystack_adv_retrieval.components.context_packer import ContextPacker as ContextPacker
     from haystack_adv_retrieval.components.file_reader import FileReader as FileReader
     from haystack_adv_retrieval.components.filtered_retriever import FilteredRetriever as FilteredRetriever
     from haystack_adv_retrieval.components.hierarchical_splitter import HierarchicalSplitter as HierarchicalSplitter
