@@ -26,8 +26,9 @@ import random
 import tempfile
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.metadata import version
+from itertools import chain
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -70,15 +71,17 @@ class ReadySummaries:
         self.summarizer = SectionSummarizer(sentences=1)
 
     def run(self, parents: list[Document], documents: list[Document]) -> dict[str, Any]:
-        for summary in (summaries := self.summarizer.run(parents, documents)["summaries"]):
-            summary.content = self.by_source[summary.meta[chunks.SOURCE_ID]]
-        return {"summaries": summaries}
+        made = self.summarizer.run(parents, documents)["summaries"]
+        return {
+            "summaries": [replace(summary, content=self.by_source[summary.meta[chunks.SOURCE_ID]]) for summary in made]
+        }
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path, help="the data")
     parser.add_argument("--questions", type=int, default=150, help="how many questions of each collection")
+    parser.add_argument("--texts", nargs="*", help="which texts of chunking_evaluation; all if not given")
     parser.add_argument("--indexes", type=Path, help="keep the indexes in this folder, for another run")
     parser.add_argument("--output", type=Path, help="also write the tables to this file")
     arguments = parser.parse_args()
@@ -89,10 +92,14 @@ def main() -> None:
     ]
     with tempfile.TemporaryDirectory() as temporary:
         indexes = arguments.indexes or Path(temporary)
-        for measure in (anthropic_docs, chunking_evaluation):
-            for line in measure(arguments.folder / measure.__name__, indexes / measure.__name__, arguments.questions):
-                print(line, flush=True)
-                lines.append(line)
+        for line in chain(
+            anthropic_docs(arguments.folder / "anthropic_docs", indexes / "docs", arguments.questions),
+            chunking_evaluation(
+                arguments.folder / "chunking_evaluation", indexes / "texts", arguments.questions, arguments.texts
+            ),
+        ):
+            print(line, flush=True)
+            lines.append(line)
     if arguments.output:
         arguments.output.write_text("\n".join(lines) + "\n", encoding="utf-8")
 
@@ -108,8 +115,9 @@ def anthropic_docs(folder: Path, index: Path, limit: int) -> Iterator[str]:
     store.close()
 
 
-def chunking_evaluation(folder: Path, index: Path, limit: int) -> Iterator[str]:
-    texts = {path.stem: path.read_text("utf-8") for path in sorted((folder / "corpora").glob("*.md"))}
+def chunking_evaluation(folder: Path, index: Path, limit: int, names: Sequence[str] | None) -> Iterator[str]:
+    files = sorted((folder / "corpora").glob("*.md"))
+    texts = {file.stem: file.read_text("utf-8") for file in files if not names or file.stem in names}
     with (folder / "questions.csv").open(encoding="utf-8", newline="") as file:
         rows = [row for row in csv.DictReader(file) if row["corpus_id"] in texts]
     questions = [
@@ -120,7 +128,7 @@ def chunking_evaluation(folder: Path, index: Path, limit: int) -> Iterator[str]:
         for row in random.Random(1).sample(rows, min(limit, len(rows)))
     ]
     store = indexed(texts, index, 400, SectionSummarizer())
-    yield from tables("chunking_evaluation, extractive summaries", store, questions)
+    yield from tables(f"chunking_evaluation ({', '.join(texts)}), extractive summaries", store, questions)
     store.close()
 
 

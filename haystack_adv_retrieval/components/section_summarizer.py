@@ -14,6 +14,7 @@ from haystack_adv_retrieval.core import chunks
 from haystack_adv_retrieval.core.sentences import sentence_spans
 from haystack_adv_retrieval.core.summaries import central_sentences, word_vectors
 from haystack_adv_retrieval.llm import Reply, ask_many, helper_model, prepare, read_text, release
+from haystack_adv_retrieval.nested import Nested
 from haystack_adv_retrieval.prompts import Prompt, quoted, shown
 from haystack_adv_retrieval.results import check_at_least, check_choice
 from haystack_adv_retrieval.stores import read_by_ids
@@ -111,36 +112,36 @@ class SectionSummarizer:
         self.raise_on_failure = raise_on_failure
         self._prompt = Prompt(prompt or PROMPT, {"section"}, {"sentences"})
         wants_model = method == "llm" or (method is None and chat_generator is not None)
-        self._model = helper_model(chat_generator) if wants_model else None
+        self._model = Nested(helper_model(chat_generator), prepare, release) if wants_model else None
 
     @property
     def settings(self) -> str:
         """What decides, besides the section, what its summary says, as a hash: a summary of other settings is stale."""
         made_by: list[str | int] = []
         if self._model is not None:
-            name = getattr(self._model, "model", type(self._model).__name__)
+            name = getattr(self._model.part, "model", type(self._model.part).__name__)
             made_by = [name, self.prompt or PROMPT, self.max_section_length]
         return chunks.digest(self.level, self.sentences, self.min_length, *made_by)
 
     def warm_up(self) -> None:
         """Warm up the model."""
         if self._model is not None:
-            drive(prepare(self._model))
+            drive(self._model.warm_up())
 
     async def warm_up_async(self) -> None:
         """Warm up the model, asynchronously."""
         if self._model is not None:
-            await drive_async(prepare(self._model))
+            await drive_async(self._model.warm_up())
 
     def close(self) -> None:
         """Close the model's connections."""
         if self._model is not None:
-            drive(release(self._model))
+            drive(self._model.close())
 
     async def close_async(self) -> None:
         """Close the model's connections, asynchronously."""
         if self._model is not None:
-            await drive_async(release(self._model))
+            await drive_async(self._model.close())
 
     @component.output_types(summaries=list[Document], report=dict[str, Any])
     def run(self, parents: list[Document], documents: list[Document] | None = None) -> dict[str, Any]:
@@ -228,11 +229,11 @@ class SectionSummarizer:
     def _ask(self, sections: list[Document]) -> Steps[list[Reply[str] | None]]:
         if self._model is None or not sections:
             return [None] * len(sections)
-        yield from prepare(self._model)
+        yield from self._model.warm_up()
         texts = (shown(section, [chunks.HEADINGS], self.max_section_length) for section in sections)
         prompts = [self._prompt(section=quoted("text", text), sentences=self.sentences) for text in texts]
         replies: list[Reply[str]] = yield from ask_many(
-            self._model, prompts, read=read_text, max_workers=self.max_workers, timeout=self.timeout
+            self._model.part, prompts, read=read_text, max_workers=self.max_workers, timeout=self.timeout
         )
         failed = [reply for reply in replies if reply.outcome == "failed"]
         if failed and self.raise_on_failure:
