@@ -16,6 +16,9 @@ import numpy as np
 # The usual constants of BM25 (Robertson and Zaragoza, The Probabilistic Relevance Framework, 2009).
 K1, B = 1.2, 0.75
 
+# A leaf with fewer words counts in proportion.
+FULL_SENTENCE = 4
+
 _WORD = re.compile(r"[^\W_]+")
 
 
@@ -105,13 +108,13 @@ def score(
     :returns: A score a leaf, at least 0.
     """
     weights = [surroundings(pool, radius) for radius in scales]
-    scores = np.zeros(len(pool.texts))
+    scores = spread(lexical_scores(query, pool.texts, weights))
     if query_vector is not None and pool.vectors is not None:
-        scores += spread(dense_scores(query_vector, pool.vectors, weights))
-        if lexical_weight:
-            scores += lexical_weight * spread(lexical_scores(query, pool.texts, weights))
-        return scores
-    return spread(lexical_scores(query, pool.texts, weights))
+        scores = lexical_weight * scores + spread(dense_scores(query_vector, pool.vectors, weights))
+    # A fragment such as "3." is as near to the evidence as what stands around it, and says nothing by itself.
+    words = np.array([len(_WORD.findall(text)) for text in pool.texts])
+    scaled: np.ndarray = scores * np.minimum(1.0, words / FULL_SENTENCE)
+    return scaled
 
 
 def pack(
