@@ -79,6 +79,9 @@ def index(
         overrides["splitter.namespace"] = namespace
     part: Callable[[str], Any] = load_pipeline(pipeline, index=to, overrides=overrides).get_component
     store = part("writer").document_store
+    summarizer = summaries and SectionSummarizer(method=summaries.value, document_store=store)
+    if summarizer:
+        summarizer.warm_up()  # so that a missing key is an error at once, and not one for each source
     keep: set[str] = set()
     with _progress() as progress:
         task = progress.add_task("Indexing", total=len(found.files), leaves=0)
@@ -93,7 +96,7 @@ def index(
             store,
             part("embedder"),
             part("splitter"),
-            summarizer=summaries and SectionSummarizer(method=summaries.value, document_store=store),
+            summarizer=summarizer,
             reembed=reembed,
             delete_missing=delete_missing,
             scope=found.scope,
