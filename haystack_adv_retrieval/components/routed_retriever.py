@@ -40,8 +40,8 @@ class RoutedRetriever(WrappedRetriever):
         Create a RoutedRetriever.
 
         :param retriever: Any component with an input `filters` and an output `documents`.
-        :param safety_net: Weight of the search over the whole index, in [0, 1); the routed one has the rest. Its r-th
-            hit is among the first `r / safety_net` results, rounded up, whatever the summaries say.
+        :param safety_net: Weight of the search over the whole index, in [0, 1); the routed one has the rest. Where the
+            two have nothing in common, this is its share of the results, at any depth.
         :raises ValueError: If a parameter does not fit.
         """
         if not 0 <= safety_net < 1:
