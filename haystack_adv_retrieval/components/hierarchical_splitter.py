@@ -2,6 +2,7 @@ import copy
 import itertools
 import json
 from collections.abc import Sequence
+from functools import cache
 from typing import Any, Literal, get_args
 
 from haystack import Document, component, logging
@@ -165,7 +166,7 @@ class HierarchicalSplitter:
         return [self._source_record(document, settings) for document in documents]
 
     def _settings(self) -> str:
-        tokenizer = load_tokenizer(self.tokenizer).to_str() if self.split_by == "token" else ""
+        tokenizer = _fingerprint(self.tokenizer) if self.split_by == "token" else ""
         return chunks.digest(
             ALGORITHM,
             *self.block_sizes,
@@ -204,7 +205,7 @@ class HierarchicalSplitter:
         levels = hierarchy.levels(self.block_sizes, sentence_leaves=self.leaf == "sentence", overlap=self.split_overlap)
         outline = Outline(text, blocks)
         user = chunks.user_meta(source)
-        is_flat = not any(isinstance(value, list | dict | set) for value in user.values())
+        is_flat = all(value is None or isinstance(value, str | int | float) for value in user.values())
         leaf_ranges = _leaf_ranges(levels)
         shared = {key: source[key] for key in _SHARED if key in source} | {chunks.LEAF_COUNT: len(leaf_ranges[-1])}
         result: list[list[Document]] = []
@@ -250,6 +251,11 @@ class HierarchicalSplitter:
 
 # What every chunk has in common with its source's record.
 _SHARED = (chunks.NAMESPACE, chunks.SOURCE_ID, chunks.SOURCE_VERSION, chunks.LEAF_LEVEL)
+
+
+@cache
+def _fingerprint(tokenizer: str | None) -> str:
+    return chunks.digest(load_tokenizer(tokenizer).to_str())
 
 
 def _leaf_ranges(levels: list[list[list[Span]]]) -> list[list[tuple[int, int]]]:

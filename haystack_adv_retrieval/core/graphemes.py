@@ -13,6 +13,8 @@ LONGEST_CLUSTER = 64
 
 def end_of_cluster(text: str, start: int, limit: int) -> int:
     """Find where the grapheme cluster ends that starts at a position, looking no further than `limit`."""
+    if _is_flag_half(text[start]):  # in the whole text the library would look back to where their run begins
+        return start + int(_CLUSTER.match(text[start:limit]).end())
     return int(_CLUSTER.match(text, start, limit).end())
 
 

@@ -137,14 +137,16 @@ class Hierarchy:
             return _nearest(self._paragraphs, first, last, target)
         last = bisect_right(self._sentences, latest)
         if self._sentences[last - 1] > fresh:
-            # Where no sentence ends late enough, a small piece is still better than a torn sentence.
+            # Where none ends late enough, a small piece is still better than a torn sentence; so it is with lines and
+            # words.
             first = min(bisect_left(self._sentences, earliest), last - 1)
             return _nearest(self._sentences, first, last, target)
         block = self._blocks[bisect_right(self._starts, fresh) - 1]
-        for pattern in (_LINE, _WORD) if block.kind in ATOMIC else (_CLAUSE, _WORD):
-            cuts = [match.end() for match in pattern.finditer(self._text, earliest - 1, latest + 1)]
+        strong = (_LINE, fresh) if block.kind in ATOMIC else (_CLAUSE, earliest - 1)
+        for pattern, start in (strong, (_WORD, fresh)):
+            cuts = [match.end() for match in pattern.finditer(self._text, start, latest + 1)]
             while cuts:
-                cut = _nearest(cuts, 0, len(cuts), target)
+                cut = _nearest(cuts, min(bisect_left(cuts, earliest), len(cuts) - 1), len(cuts), target)
                 if is_grapheme_boundary(self._text, cut, fresh):
                     return cut
                 cuts.remove(cut)
