@@ -70,7 +70,7 @@ class SectionSummarizer:
         document_store: DocumentStore | None = None,
         prompt: str | None = None,
         max_workers: int = 4,
-        timeout: float | None = 60.0,
+        timeout: float | None = 300.0,
         raise_on_failure: bool = False,
     ) -> None:
         """
@@ -87,7 +87,8 @@ class SectionSummarizer:
         :param prompt: Jinja template instead of `PROMPT`; it has to use `section` (headings and text, between
             `<text>` tags) and may use `sentences`.
         :param max_workers: How many sections are summarised at the same time.
-        :param timeout: Seconds for one section; None for no limit.
+        :param timeout: Seconds for one section; None for no limit. Nobody waits for an answer here, and a local model
+            that gets several sections at a time may need minutes.
         :param raise_on_failure: Raise if the model fails, instead of falling back to central sentences.
         :raises ValueError: If a parameter is out of its range.
         """
