@@ -7,6 +7,7 @@ os.environ["HAYSTACK_TELEMETRY_ENABLED"] = "False"
 
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -37,6 +38,14 @@ def handbook_index(handbook: Path, tmp_path_factory: pytest.TempPathFactory) -> 
     command = [sys.executable, "-m", "haystack_adv_retrieval.cli", "index", str(handbook), "--to", str(index)]
     subprocess.run([*command, "--summaries", "extractive"], check=True)
     return index
+
+
+@pytest.fixture
+def memory_path(tmp_path: Path) -> Iterator[Path]:
+    """A folder in memory where there is one, for indexes of many small writes: flushing them costs nothing there."""
+    memory = Path("/dev/shm")
+    with tempfile.TemporaryDirectory(dir=memory if memory.is_dir() else tmp_path) as folder:
+        yield Path(folder)
 
 
 @pytest.fixture

@@ -114,8 +114,8 @@ def test_any_document_store_will_do(make):
     assert store.count_documents() == 0
 
 
-def test_real_embeddings_are_reused_in_the_embedded_store(tmp_path):
-    store = QdrantEdgeDocumentStore(str(tmp_path))
+def test_real_embeddings_are_reused_in_the_embedded_store(memory_path):
+    store = QdrantEdgeDocumentStore(str(memory_path))
     text = "# Refunds\n\nRefunds take 14 days. A receipt is needed.\n\n# Shipping\n\nShipping is free.\n"
     splitter = HierarchicalSplitter([24, 12], leaf="sentence")
     embedder = LeafEmbedder(meta_fields_to_embed=["headings"])
@@ -398,8 +398,8 @@ async def test_documents_are_read_in_a_thread_by_async_code(store):
     assert threading.main_thread() not in threads
 
 
-async def test_async_runs_on_one_index_take_turns_and_leave_the_event_loop_free(tmp_path):
-    stores = [QdrantEdgeDocumentStore(str(tmp_path)) for _ in range(4)]
+async def test_async_runs_on_one_index_take_turns_and_leave_the_event_loop_free(memory_path):
+    stores = [QdrantEdgeDocumentStore(str(memory_path)) for _ in range(4)]
     runs = [
         index_documents_async(numbered(20)[: number * 5 + 5], store, Embedder(), SPLITTER, delete_missing=True)
         for number, store in enumerate(stores)

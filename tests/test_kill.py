@@ -1,11 +1,8 @@
 import multiprocessing
 import os
 import random
-import tempfile
-from pathlib import Path
 
 import killed_indexer
-import pytest
 from haystack import Document
 from haystack.document_stores.in_memory import InMemoryDocumentStore
 from index_states import check_trees, state_of
@@ -15,14 +12,6 @@ from haystack_adv_retrieval.maintenance import PruneReport, prune, status
 
 KILLS = int(os.environ.get("ADV_RETRIEVAL_TEST_KILLS", "52"))
 WORDS = ["refund", "parcel", "invoice", "warranty", "travel", "hotel", "laptop", "meeting", "budget", "holiday"]
-
-
-@pytest.fixture
-def memory_path(tmp_path):
-    """A folder in memory where there is one: killing a process loses nothing of it, and flushing it costs nothing."""
-    memory = Path("/dev/shm")
-    with tempfile.TemporaryDirectory(dir=memory if memory.is_dir() else tmp_path) as folder:
-        yield Path(folder)
 
 
 def test_a_run_killed_at_any_point_leaves_whole_trees_and_the_next_run_ends_as_if_nothing_had_happened(

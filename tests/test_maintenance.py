@@ -18,9 +18,11 @@ TEXT = "# Refunds\n\nRefunds take 14 days. A receipt is needed.\n\n# Shipping\n\
 
 
 @pytest.fixture(params=["memory", "embedded"])
-def store(request, tmp_path):
+def store(request, memory_path):
     """An index of two sources, one of them in a namespace, with summaries and a document of someone else."""
-    store = InMemoryDocumentStore(shared=False) if request.param == "memory" else QdrantEdgeDocumentStore(str(tmp_path))
+    store = (
+        InMemoryDocumentStore(shared=False) if request.param == "memory" else QdrantEdgeDocumentStore(str(memory_path))
+    )
     store.write_documents([Document(id="foreign", content="Not ours.", meta={"unit": "leaf"})])
     index(store)
     index(store, namespace="red")

@@ -36,9 +36,9 @@ def test_writing_and_deleting_go_in_batches_and_in_order(store, monkeypatch):
     assert [*overwrite(store, []), *delete_by_ids(store, [])] == []
 
 
-def test_a_scan_finds_what_a_filter_finds_without_its_embeddings_where_it_is_in_pages(store, tmp_path, monkeypatch):
+def test_a_scan_finds_what_a_filter_finds_without_its_embeddings_where_it_is_in_pages(store, memory_path, monkeypatch):
     monkeypatch.setattr("haystack_adv_retrieval.document_stores.qdrant_edge_document_store.SCAN_SIZE", 2)
-    embedded = QdrantEdgeDocumentStore(str(tmp_path))
+    embedded = QdrantEdgeDocumentStore(str(memory_path))
     embedded.write_documents([Document(id="v", content="Embedded.", embedding=[0.0, 1.0]), *DOCUMENTS])
     big = {"field": "meta.number", "operator": ">", "value": 2}
     for some in (store, embedded):
@@ -93,8 +93,8 @@ async def test_a_store_with_a_secret_has_a_lock_of_its_own():
         await asyncio.wait_for(drive_async(exclusive(one)), 0.1)
 
 
-async def test_stores_of_one_folder_share_a_lock_and_others_do_not(tmp_path):
-    one, same, other = (QdrantEdgeDocumentStore(str(tmp_path / name)) for name in ("one", "./one", "other"))
+async def test_stores_of_one_folder_share_a_lock_and_others_do_not(memory_path):
+    one, same, other = (QdrantEdgeDocumentStore(str(memory_path / name)) for name in ("one", "./one", "other"))
     with await drive_async(exclusive(one)):
         with pytest.raises(asyncio.TimeoutError):
             await asyncio.wait_for(drive_async(exclusive(same)), 0.1)

@@ -72,11 +72,11 @@ class MoodyEmbedder:
 
 
 @pytest.fixture(params=["memory", "embedded"])
-def store(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
+def store(request: pytest.FixtureRequest, memory_path: Path) -> Any:
     if request.param == "memory":
         yield watched(InMemoryDocumentStore)(shared=False)
     else:
-        embedded = watched(QdrantEdgeDocumentStore)(str(tmp_path))
+        embedded = watched(QdrantEdgeDocumentStore)(str(memory_path))
         yield embedded
         embedded.close()
 

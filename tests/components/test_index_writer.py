@@ -18,11 +18,11 @@ EMBEDDER = MockDocumentEmbedder(dimension=4)
 
 
 @pytest.fixture(params=["memory", "embedded"])
-def store(request, tmp_path):
+def store(request, memory_path):
     store = (
         InMemoryDocumentStore(shared=False)
         if request.param == "memory"
-        else QdrantEdgeDocumentStore(str(tmp_path / "index"))
+        else QdrantEdgeDocumentStore(str(memory_path / "index"))
     )
     yield store
     if hasattr(store, "close"):
