@@ -306,9 +306,12 @@ class Compressor:
                 text.keep_whole()
         texts = job.rest
         is_open = threshold is None and top_k is None and self.method != "llm"
-        if is_open and (max_length is None or self._length(text.content for text in job.texts) <= max_length):
+        whole = self._length(text.content if text.result is None else text.result.content for text in job.texts)
+        if is_open and (max_length is None or whole <= max_length):
             for text in texts:
                 text.keep_whole()
+            return
+        if not texts:
             return
         for text in texts:
             text.units = find_units(text.content, self.language)
@@ -317,7 +320,7 @@ class Compressor:
         for text, own in zip(texts, scores, strict=True):
             if own is None:  # nobody could judge it
                 text.keep_whole()
-        used = self._length(result.content or "" for result in job.results)
+        used = self._length(result.content for result in job.results)
         keep_best(
             [text for text, _ in judged],
             [own for _, own in judged],
@@ -333,8 +336,8 @@ class Compressor:
             context_sentences=self.context_sentences,
         )
 
-    def _length(self, contents: Iterable[str]) -> int:
-        return sum(length_of(content, self.length_unit) for content in contents)
+    def _length(self, contents: Iterable[str | None]) -> int:
+        return sum(length_of(content or "", self.length_unit) for content in contents)
 
     def _scores(self, texts: list[Text], job: Job) -> Steps[list[np.ndarray | None]]:
         """Score the units of texts; None for a text that cannot be judged."""

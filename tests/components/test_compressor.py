@@ -222,7 +222,7 @@ def test_documents_without_text_stay_as_they_are() -> None:
 
 def test_an_extract_is_not_compressed_again_but_what_was_left_whole_is() -> None:
     extract = ranked(0.1, 0.9, 0.2, top_k=1).run("q", [page()])["documents"][0]
-    assert ranked(top_k=1).run("q", [extract])["documents"] == [extract]
+    assert ranked(top_k=1, raise_on_failure=True).run("q", [extract])["documents"] == [extract]
     (whole,) = ranked().run("q", [page()])["documents"]
     assert contents(ranked(0.1, 0.9, 0.2, top_k=1).run("q", [whole])) == ["Bb two."]
 
@@ -569,6 +569,7 @@ def test_summaries_take_their_part_of_the_budget(chat_server: ChatServer, query_
     given = [page(SOURCE), Document(id="other", content="All stones are grey.")]
     compressor = Compressor("abstractive", chat_generator=chat_server.generator(), max_length=70)
     result = compressor.run(QUERY, given, query_embedding=query_embedding)
+    assert contents(compressor.run(QUERY, given, max_length=111)) == [SOURCE, "Stones are grey."]
     assert contents(result) == ["Refunds of Fieldpost take 14 days, as Mira wrote.", "Stones are grey."]
 
 
