@@ -10,8 +10,8 @@ from haystack_adv_retrieval import ContextPacker, HierarchicalSplitter, LeafEmbe
 from haystack_adv_retrieval.core.chunks import MATCHED_SPANS, SOURCE_ID, span_of
 
 TEXTS = {
-    "refunds": "# Refunds\n\nRefunds need a receipt. They are paid within 14 days. This starts when the parcel "
-    "arrives. Shipping is never refunded.\n\n# Weir\n\nOur weir was built in 1911. It holds back the river. Moss grows on it.",
+    "refunds": "# Refunds\n\nRefunds need a receipt. They are paid within 14 days. This starts when it arrives. "
+    + "Shipping is never refunded.\n\n# Weir\n\nOur weir was built in 1911. It holds back the river. Moss grows on it.",
     "tea": "Black tea needs four minutes. Green tea needs two. Water for it must not boil.",
 }
 QUESTION = "How long do refunds take?"
@@ -84,7 +84,7 @@ def test_spans_are_exact_disjoint_and_within_the_budget(store, leaves, vector, b
 def test_the_evidence_comes_with_what_stands_around_it(store, leaves, vector):
     best = ContextPacker(store, 110).run(QUESTION, [hit(leaves, "14 days")], vector)["documents"][0]
     assert "paid within 14 days" in best.content
-    assert "parcel arrives" in best.content or "receipt" in best.content
+    assert "starts when it arrives" in best.content or "receipt" in best.content
     assert best.meta[MATCHED_SPANS][0][2] == 0.5
 
 
