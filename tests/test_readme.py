@@ -34,8 +34,8 @@ def workplace(handbook: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "docs").mkdir()
     (folder / "docs" / "old.md").write_text("# Old\nThis is an old page about refunds.\n")
     quote = "Refunds are paid within 14 days of this."
-    question = '{"question": "When is the refund for a station paid?", "source": "refunds.md", "quotes": ["%s"]}\n'
-    (folder / "questions.jsonl").write_text(question % quote * 1)
+    question = '{"question": "When is the refund for a station paid (%d)?", "source": "refunds.md", "quotes": ["%s"]}\n'
+    (folder / "questions.jsonl").write_text("".join(question % (number, quote) for number in range(4)))
     return folder
 
 
