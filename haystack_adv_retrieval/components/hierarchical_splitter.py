@@ -206,13 +206,12 @@ class HierarchicalSplitter:
         outline = Outline(text, blocks)
         user = chunks.user_meta(source)
         is_flat = all(value is None or isinstance(value, str | int | float) for value in user.values())
-        leaf_ranges = _leaf_ranges(levels)
-        shared = {key: source[key] for key in _SHARED if key in source} | {chunks.LEAF_COUNT: len(leaf_ranges[-1])}
+        first_leaves = _first_leaves(levels)
+        shared = {key: source[key] for key in _SHARED if key in source} | {chunks.LEAF_COUNT: first_leaves[-1][-1]}
         result: list[list[Document]] = []
         parents: list[Document] = []
-        for level, families in enumerate(levels, start=1):
+        for level, (families, firsts) in enumerate(zip(levels, first_leaves, strict=True), start=1):
             unit = "leaf" if level == len(levels) else "block"
-            ranges = iter(leaf_ranges[level - 1])
             documents: list[Document] = []
             for family, siblings in enumerate(families):
                 common = shared | {chunks.UNIT: unit, chunks.LEVEL: level}
@@ -223,15 +222,14 @@ class HierarchicalSplitter:
                     common[chunks.PARENT_END] = parent.meta[chunks.END]
                 for span in siblings:
                     split_id = len(documents)
-                    leaf_start, leaf_end = next(ranges)
                     meta = {
                         **(user if is_flat else copy.deepcopy(user)),
                         **common,
                         chunks.SPLIT_ID: split_id,
                         chunks.START: span.start,
                         chunks.END: span.end,
-                        chunks.LEAF_START: leaf_start,
-                        chunks.LEAF_END: leaf_end,
+                        chunks.LEAF_START: firsts[split_id],
+                        chunks.LEAF_END: firsts[split_id + 1],
                         **outline.at(span.start),
                     }
                     address = chunks.chunk_id(source[chunks.SOURCE_ID], source[chunks.SOURCE_VERSION], level, split_id)
@@ -258,12 +256,10 @@ def _fingerprint(tokenizer: str | None) -> str:
     return chunks.digest(load_tokenizer(tokenizer).to_str())
 
 
-def _leaf_ranges(levels: list[list[list[Span]]]) -> list[list[tuple[int, int]]]:
-    """Find for each chunk of each level which leaves it consists of, as a half-open range of their ordinals."""
-    leaves = sum(map(len, levels[-1]))
-    ranges = [[(index, index + 1) for index in range(leaves)]]
+def _first_leaves(levels: list[list[list[Span]]]) -> list[Sequence[int]]:
+    """Find for each chunk of each level the ordinal of its first leaf; behind the last one, the number of leaves."""
+    firsts: list[Sequence[int]] = [range(sum(map(len, levels[-1])) + 1)]
     for families in reversed(levels[1:]):
-        children = iter(ranges[0])
-        grouped = [[next(children) for _ in siblings] for siblings in families]
-        ranges.insert(0, [(family[0][0], family[-1][1]) for family in grouped])
-    return ranges
+        borders = itertools.accumulate(map(len, families), initial=0)
+        firsts.append([firsts[-1][border] for border in borders])
+    return firsts[::-1]

@@ -1,9 +1,10 @@
 """Measuring text in words, tokens or characters."""
 
 import re
+from array import array
 from bisect import bisect_left
 from collections.abc import Sequence
-from typing import Protocol, cast
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -89,7 +90,7 @@ class CharacterRuler:
         return match.start() if match else len(self._text)
 
 
-def word_starts(text: str) -> list[int]:
+def word_starts(text: str) -> Sequence[int]:
     """
     Find where words start.
 
@@ -111,7 +112,7 @@ def word_starts(text: str) -> list[int]:
         begins[1:] &= blank[:-1] | unspaced[1:] | unspaced[:-1]
     starts = np.flatnonzero(begins)
     inner = _inside_long_words(starts, np.append(starts[1:], len(codes)))
-    return cast(list[int], np.sort(np.concatenate([starts, inner[~blank[inner]]])).tolist())
+    return array("q", np.sort(np.concatenate([starts, inner[~blank[inner]]])).astype(np.int64).tobytes())
 
 
 def token_starts(text: str, pieces: Sequence[Span], tokenizer: Tokenizer) -> list[int]:
