@@ -108,12 +108,11 @@ class Hierarchy:
     def _cut(self, span: Span, size: int, overlap: int = 0) -> Iterator[Span]:
         """Cut a span into pieces of at most `size`."""
         start, limit = span.start, self._ruler.reach(span.start, size)
+        fresh = self._visible(start)  # a piece ends behind what is new in it: after white space and what it repeats
         if limit < span.end:
             second_last = self._ruler.reach_back(span.end, size)
             not_a_crumb = self._ruler.reach_back(span.end, max(1, size // SMALLEST_SHARE))
-        fresh = start
         while limit < span.end:
-            fresh = self._visible(fresh)  # a piece ends behind what is new in it: after what it repeats and white space
             earliest, latest, target = max(start + (limit - start) // SMALLEST_SHARE, fresh + 1), limit, limit
             if second_last <= limit:  # two pieces are left to make: balance them
                 earliest, latest = max(earliest, second_last), max(min(limit, not_a_crumb), fresh + 1)
@@ -123,9 +122,9 @@ class Hierarchy:
             if cut >= span.end:
                 break
             yield Span(start, cut)
-            previous, start, fresh = start, cut, cut
+            previous, start, fresh = start, cut, self._visible(cut)
             repeated = self._cuts(previous, cut)[-overlap:] if overlap else []
-            if repeated and self._ruler.reach(repeated[0], size) >= self._end_of_cluster(cut):
+            if repeated and self._ruler.reach(repeated[0], size) >= self._end_of_cluster(fresh):
                 start = repeated[0]  # there is room for something new behind it
             limit = self._ruler.reach(start, size)
         yield Span(start, span.end)
@@ -158,9 +157,7 @@ class Hierarchy:
             following = self._text[cut : self._end_of_cluster(cut)]
             if not following.isspace() and is_grapheme_boundary(self._text, cut, fresh):
                 return cut
-        limit = max(target, fresh) + LONGEST_CLUSTER
-        end = end_of_cluster(self._text, fresh, limit)
-        return self._visible(end) if end < limit else max(target, fresh + LONGEST_CLUSTER)
+        return self._visible(max(target, self._end_of_cluster(fresh)))
 
     def _visible(self, start: int) -> int:
         """Find the first grapheme cluster that is not white space; one that carries a mark is none."""

@@ -46,9 +46,9 @@ def check(text, sizes, unit, levels, overlap=0):
         for span in spans:
             assert span.text(text).strip()
             assert span.start not in torn
-            begin = span.start + len(span.text(text)) - len(span.text(text).lstrip())
-            one_cluster = end_of_cluster(text, begin, len(text)) >= begin + len(span.text(text).strip())
-            assert ruler.count(*span) <= size or (one_cluster and span.length <= size + LONGEST_CLUSTER + 1)
+            visible = span.text(text).strip()
+            is_cluster = end_of_cluster(visible, 0, len(visible)) == len(visible) <= LONGEST_CLUSTER
+            assert ruler.count(*span) <= size or is_cluster
         parents = spans
 
 
