@@ -32,7 +32,7 @@ from haystack_adv_retrieval.pipelines import load_pipeline
 console = Console(highlight=False)
 
 BASELINE_WORDS = 200
-WITHOUT_MODEL = "parent,window,merge,packed"
+WITHOUT_MODEL = "parent,window,merge,packed,compressed"
 
 Questions = Annotated[Path, typer.Option("--questions", help="The labelled set, as JSONL.", exists=True)]
 Index = Annotated[Path, typer.Option("--from", help="Folder of the index.", exists=True, file_okay=False)]

@@ -120,7 +120,8 @@ def _outcome(name: str, ask: Strategy, question: Question, budgets: Sequence[int
         try:
             answer = ask(question.text)
         except Exception as exception:
-            error = f"{type(exception).__name__}: {exception}"
+            cause = exception.__cause__ or exception  # a pipeline wraps what a component raised
+            error = f"{type(cause).__name__}: {cause}"
             logger.warning(
                 "{strategy} failed on {question}: {error}", strategy=name, question=question.text, error=error
             )
