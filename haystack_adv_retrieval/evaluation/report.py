@@ -1,6 +1,7 @@
 """One self-contained HTML file: the verdict, the tables and plots behind it, and every retrieved context to look at."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from itertools import takewhile
 from math import isnan
 from pathlib import Path
 from typing import Any
@@ -93,7 +94,14 @@ def _data(evaluation: Evaluation, sources: Mapping[str, str], order: list[str]) 
         "texts": texts,
         "strategies": order,
         "surroundings": SURROUNDINGS,
+        "folder": _folder(sources),
     }
+
+
+def _folder(sources: Iterable[str]) -> str:
+    """Find the folder that all sources are in, which is not worth repeating in front of every name."""
+    columns = zip(*(source.split("/")[:-1] for source in sources), strict=False)
+    return "".join(f"{column[0]}/" for column in takewhile(lambda column: len(set(column)) == 1, columns))
 
 
 def _asked(question: Question) -> dict[str, Any]:

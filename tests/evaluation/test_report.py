@@ -121,6 +121,11 @@ def test_gold_that_was_not_retrieved_is_shown_as_such(page, evaluation):
     assert page.locator("#left + .context .result.miss mark.gold").count() == 1
 
 
+def test_sources_are_named_without_the_folder_that_they_share(page):
+    assert page.locator("#about").inner_text().startswith("facts · drafted by a model · gold in leave.md · answer: 28")
+    assert page.locator("#right + .context header").first.inner_text().startswith("#1 leave.md · 0–")
+
+
 def test_markup_in_texts_stays_text(page):
     assert page.locator("h1").inner_text() == "Desks & <leave>"
     assert page.locator("#question").inner_text() == "How <i>many</i> days & why?"

@@ -10,6 +10,10 @@ function element(name, className, ...children) {
   return node;
 }
 
+function short(source) {
+  return source.startsWith(data.folder) ? source.slice(data.folder.length) : source;
+}
+
 // Spans count code points, strings of this language UTF-16 units: so texts are kept as arrays of code points.
 const texts = {};
 function slice(source, start, end) {
@@ -37,7 +41,7 @@ function result(question, item, rank) {
   const place = item.span ? ` · ${item.span[0]}–${item.span[1]}` : "";
   const moved = item.initial_rank ? ` · was #${item.initial_rank}` : "";
   const score = item.score === undefined ? "" : ` · score ${item.score.toFixed(3)}`;
-  const head = `#${rank} ${item.source ?? "source unknown"}${place} · ${item.length} characters${score}${moved}`;
+  const head = `#${rank} ${short(item.source ?? "source unknown")}${place} · ${item.length} characters${score}${moved}`;
   const layers = { gold: question.gold[item.source], matched: item.matched, kept: item.kept };
   const body = item.span ? highlighted(item.source, item.span, layers) : [item.text];
   return element("section", "result", element("header", "", head), element("pre", "", ...body));
@@ -51,7 +55,7 @@ function missed(question, results) {
   ).filter(() => data.texts[source]).map(([start, end]) => {
     const around = [Math.max(0, start - data.surroundings), end + data.surroundings];
     const body = element("pre", "", ...highlighted(source, around, { gold: [[start, end]] }));
-    return element("section", "result miss", element("header", "", `not retrieved: ${source} · ${start}–${end}`), body);
+    return element("section", "result miss", element("header", "", `not retrieved: ${short(source)} · ${start}–${end}`), body);
   }));
 }
 
@@ -91,7 +95,7 @@ function list() {
 function show() {
   const question = data.questions[current];
   at("question").textContent = question.text;
-  const facts = [question.group, question.drafted && "drafted by a model", `gold in ${question.sources.join(", ")}`, question.answer && `answer: ${question.answer}`];
+  const facts = [question.group, question.drafted && "drafted by a model", `gold in ${question.sources.map(short).join(", ")}`, question.answer && `answer: ${question.answer}`];
   at("about").textContent = facts.filter(Boolean).join(" · ");
   side("left");
   side("right");
