@@ -153,7 +153,8 @@ class Hierarchy:
 
     def _inside_word(self, fresh: int, target: int) -> int:
         """Choose where to end a piece inside an endless word; if one grapheme cluster fills it, behind that."""
-        for cut in range(target, end_of_cluster(self._text, fresh, target + 1) - 1, -1):
+        first = end_of_cluster(self._text, fresh, max(target, fresh) + 1)
+        for cut in range(target, first - 1, -1):
             following = self._text[cut : self._end_of_cluster(cut)]
             if not following.isspace() and is_grapheme_boundary(self._text, cut, fresh):
                 return cut
