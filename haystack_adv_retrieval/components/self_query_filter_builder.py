@@ -95,8 +95,8 @@ class SelfQueryFilterBuilder:
             them anew.
         :param method: "rules", "llm", or "auto": the model is asked what the rules do not explain.
         :param base_filters: A filter that every result satisfies, whatever the question says.
-        :param document_contents: What the collection holds, such as "recipes and dishes". The model is told so, and the
-            rules take these words for no topic.
+        :param document_contents: What the collection holds, such as "recipes and dishes of the south". The model is
+            told so, and the rules take the words before "of" for no topic.
         :param examples: Further examples for the model, such as `{"question": "memos on tax", "query": "tax", "filter":
             [{"field": "type", "operator": "==", "value": "memo"}]}`.
         :param prompt: A Jinja2 template instead of `haystack_adv_retrieval.core.query_prompt.PROMPT`, with the same
@@ -137,7 +137,7 @@ class SelfQueryFilterBuilder:
         self._template = _template(prompt or PROMPT)
         self._model = None if method == "rules" else helper_model(chat_generator)
         self._given = fields
-        self._vocabulary = None if document_store else Vocabulary(fields, document_contents.split())
+        self._vocabulary = None if document_store else Vocabulary(fields, document_contents)
         self._replies: dict[tuple[str, date, Vocabulary], Understanding] = {}
 
     def to_dict(self) -> dict[str, Any]:
@@ -320,7 +320,7 @@ class SelfQueryFilterBuilder:
             {**(also if also.get("type") == field["type"] else {}), **field}
             for field, also in zip(given, stored, strict=True)
         ]
-        self._vocabulary = Vocabulary(FilterSchema(fields), self.document_contents.split())
+        self._vocabulary = Vocabulary(FilterSchema(fields), self.document_contents)
         return self._vocabulary
 
 

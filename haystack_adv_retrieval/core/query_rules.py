@@ -68,6 +68,8 @@ class _Condition:
 
 # Where words are no conditions: a pattern over kinds, and which kinds in it become which other.
 _CONTEXT = [
+    (r"m(?=s*N)", "m", "c"),
+    (r"m", "m", "i"),
     (r"y(?!s*P)", "y", "s"),
     (r"f(?!s*[PN])", "f", "i"),
     (r"O(?=s*P)", "O", "s"),

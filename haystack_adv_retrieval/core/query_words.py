@@ -27,6 +27,8 @@ _CUES: list[tuple[str, str, str]] = [
     ("c", "<", "shorter than, lighter than, cheaper than"),
     ("c", "<=", "at most, no more than, not more than, up to, maximum of, no longer than, not longer than, not after"),
     ("c", "<=", "no later than, not over, not above, no heavier than, no higher than"),
+    # m: a comparison before a number only, "within 30 minutes"
+    ("m", "<=", "within"),
     # p: a comparison after its value
     ("p", ">=", "or more, or later, or newer, or higher, or better, or longer, or greater, or heavier"),
     ("p", ">=", "and up, and more, and later, and newer, and higher, onward, onwards, minimum"),
@@ -128,16 +130,17 @@ class Vocabulary:
     What the words of a schema look like in a question.
 
     :param schema: The fields.
-    :param heads: Further words for what is searched, such as "recipes", which are no topic.
+    :param contents: What the collection holds, such as "recipes and dishes of the south": the words before "of" stand
+        for what is searched and are no topic.
     """
 
-    def __init__(self, schema: FilterSchema, heads: Iterable[str] = ()) -> None:
+    def __init__(self, schema: FilterSchema, contents: str = "") -> None:
         self.schema = schema
         self.dates = [field for field in schema.fields if field.type == "date"]
         self.years = [field for field in schema.fields if field.type == "int" and field.unit == "year"]
         self.numeric = [f for f in schema.fields if f.type in ("int", "float") and f not in self.years]
         cues: dict[str, _Meaning] = {}
-        for kind, means, said in [*_CUES, ("h", "", ",".join(heads))]:
+        for kind, means, said in [("h", "", ",".join(_heads(contents))), *_CUES]:
             for phrase in filter(None, map(fold, said.split(","))):
                 cues |= dict.fromkeys(_forms(phrase) if kind == "h" else {phrase}, (kind, means, ()))
         names: dict[str, _Meaning] = {}
@@ -223,6 +226,11 @@ def _is_period(text: str, start: int, end: int) -> bool:
         or text[start:end] in ("today", "yesterday", "tomorrow")
         or bool(_AFTER_CUE.search(text[max(0, start - 20) : start]))
     )
+
+
+def _heads(contents: str) -> list[str]:
+    """List the words for what is searched, out of a description of the collection."""
+    return re.findall(r"\w+", re.split(r"\b(?:of|about|by|for|from|in|on|that|which|with)\b", contents)[0])
 
 
 def _named_values(field: MetadataField) -> Iterator[tuple[str, Any]]:

@@ -20,7 +20,7 @@ def schema(name):
 
 
 REPORTS = Vocabulary(schema("reports"))
-GEAR = Vocabulary(schema("gear"), ["gear"])
+GEAR = Vocabulary(schema("gear"), "gear of an outdoor shop")
 
 
 def read(question, vocabulary=REPORTS):
