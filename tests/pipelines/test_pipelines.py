@@ -108,6 +108,14 @@ def test_an_input_that_nothing_takes_is_an_error(handbook_index: Path):
         retrieve(load_pipeline("window", index=handbook_index), QUESTION, window_sizes=3)
 
 
+@pytest.mark.usefixtures("a_model")
+def test_ranking_can_come_after_expanding(handbook_index: Path):
+    path = Path(__file__).parent.parent.parent / "examples" / "rerank_parents.yml"
+    documents = retrieve(load_pipeline(path, index=handbook_index), QUESTION)
+    assert [document.meta["initial_rank"] for document in documents][:3] == [2, 1, 3]
+    assert any("within 14 days of this" in document.content for document in documents)
+
+
 async def test_slow_models_do_not_hold_other_requests_up(handbook_index: Path, a_model: ChatServer):
     from scripted_chat_server import Answer
 
