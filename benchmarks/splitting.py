@@ -20,6 +20,7 @@ from pathlib import Path
 os.environ["TOKENIZERS_PARALLELISM"] = "false"
 os.environ["HAYSTACK_TELEMETRY_ENABLED"] = "False"
 
+import nltk
 from haystack import Document
 from haystack.components.preprocessors import HierarchicalDocumentSplitter
 
@@ -102,4 +103,5 @@ if __name__ == "__main__":
             Path(find_spec("llama_index.core").origin).parent / "_static" / "nltk_cache", data, dirs_exist_ok=True
         )
         os.environ["NLTK_DATA"] = data
+        nltk.data.path.insert(0, data)
         main(sys.argv[1])
