@@ -8,6 +8,7 @@ never a search.
 
 import hashlib
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from typing import Any
 
 from haystack_adv_retrieval.core.spans import Span
@@ -71,8 +72,17 @@ CHUNK_KEYS = frozenset(
 
 def digest(*parts: str | int) -> str:
     """Hash strings and numbers to 64 hexadecimal digits, unambiguously and the same on every machine."""
-    framed = "".join([f"{len(text)}:{text}" for text in map(str, parts)])
-    return hashlib.sha256(framed.encode("utf-8", "surrogatepass")).hexdigest()
+    return hashlib.sha256(_framed(*parts)).hexdigest()
+
+
+def _framed(*parts: str | int) -> bytes:
+    return "".join([f"{len(text)}:{text}" for text in map(str, parts)]).encode("utf-8", "surrogatepass")
+
+
+@lru_cache(maxsize=64)
+def _begun(source_id: str, source_version: str, level: int) -> Any:
+    """Hash what the addresses of a source's chunks have in common, once for all of them."""
+    return hashlib.sha256(_framed(source_id, source_version, level))
 
 
 def source_record_id(source_id: str) -> str:
@@ -82,7 +92,9 @@ def source_record_id(source_id: str) -> str:
 
 def chunk_id(source_id: str, source_version: str, level: int, split_id: int) -> str:
     """Compute the id of a chunk from its address."""
-    return digest(source_id, source_version, level, split_id)
+    address = _begun(source_id, source_version, level).copy()
+    address.update(_framed(split_id))
+    return str(address.hexdigest())
 
 
 def summary_id(section_id: str) -> str:
