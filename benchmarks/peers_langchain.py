@@ -1,5 +1,6 @@
 """LangChain's splitters and its retrievers for parents, ensembles and compression."""
 
+import re
 from collections.abc import Mapping
 
 import nltk
@@ -83,13 +84,15 @@ def recursive(corpus: Mapping[str, str], encoder: Encoder, *, bm25: bool, k: int
         "cl100k_base", chunk_size=200, chunk_overlap=0, add_start_index=True
     )
     chunks = splitter.split_documents(documents_of(corpus))
+    for number, chunk in enumerate(chunks):
+        chunk.metadata["number"] = number  # else the ensemble adds up the ranks of all chunks with the same text
     store = Exact(encoder)
     store.add_documents(chunks)
     dense = store.as_retriever(search_kwargs={"k": k})
     if not bm25:
         return answers(dense)
-    words = BM25Retriever.from_documents(chunks, k=k, preprocess_func=lambda text: text.lower().split())
-    return answers(EnsembleRetriever(retrievers=[dense, words], weights=[0.5, 0.5]))
+    words = BM25Retriever.from_documents(chunks, k=k, preprocess_func=lambda text: re.findall(r"\w+", text.lower()))
+    return answers(EnsembleRetriever(retrievers=[dense, words], weights=[0.5, 0.5], id_key="number"))
 
 
 def parents(corpus: Mapping[str, str], encoder: Encoder, *, overlap: int, k: int = 40) -> ParentDocumentRetriever:
