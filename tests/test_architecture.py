@@ -13,7 +13,8 @@ LAYERS = [
     {"core"},
     {"calls", "models"},
     {"stores", "chat_model"},
-    {"llm", "budgets", "results", "slices", "leaf_pool", "source_windows", "foreign", "prompts", "judge", "store_fields"}
+    {"llm", "budgets", "results", "slices", "leaf_pool"}
+    | {"source_windows", "foreign", "prompts", "judge", "store_fields"}
     | {"nested", "compression", "compression_model", "extraction", "sentence_scores"},
     {"document_stores", "components", "wrapped_retriever"},
     {"indexing", "index_run", "maintenance", "folders", "pipelines"},
