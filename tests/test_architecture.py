@@ -13,7 +13,7 @@ LAYERS = [
     {"core"},
     {"calls", "models"},
     {"stores", "chat_model"},
-    {"llm", "budgets", "results", "slices", "leaf_pool"}
+    {"llm", "budgets", "results", "slices"}
     | {"source_windows", "foreign", "prompts", "judge", "store_fields"}
     | {"nested", "compression", "compression_model", "extraction", "sentence_scores"},
     {"document_stores", "components", "wrapped_retriever"},
