@@ -61,6 +61,7 @@ async def test_async_tells_the_same():
     store = InMemoryDocumentStore(shared=False)
     store.write_documents(DOCUMENTS)
     assert plain(await schema_from_store_async(store)) == plain(schema_from_store(store))
+    store.shutdown()
 
 
 def test_in_an_index_only_the_source_records_are_read(tmp_path):

@@ -32,7 +32,8 @@ def store():
     store = InMemoryDocumentStore(index="filtered")
     store.delete_documents([document.id for document in store.filter_documents()])
     store.write_documents(DOCUMENTS)
-    return store
+    yield store
+    store.shutdown()
 
 
 def years(result):
@@ -139,6 +140,7 @@ def test_it_has_the_inputs_of_its_retriever_in_a_pipeline_and_through_yaml(store
     for result in (again.run(data), asyncio.run(again.run_async(data))):
         assert years(result["retriever"])[0] == 2025
         assert len(result["retriever"]["documents"]) == 2
+    again.get_component("retriever").retriever.document_store.shutdown()
     by_embedding = Pipeline()
     by_embedding.add_component("retriever", FilteredRetriever(InMemoryEmbeddingRetriever(store)))
     result = by_embedding.run(

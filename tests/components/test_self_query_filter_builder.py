@@ -271,6 +271,7 @@ def test_fields_are_read_from_the_store_once_and_refreshed_on_demand():
     store.write_documents([Document(content="d", meta={"kind": "note card"})])
     asyncio.run(builder.refresh_async())
     assert builder.run(query="note cards about tax")["filters"]["value"] == "note card"
+    store.shutdown()
 
 
 def test_the_store_completes_the_fields_that_are_described():
