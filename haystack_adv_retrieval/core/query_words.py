@@ -84,7 +84,7 @@ _CUES: list[tuple[str, str, str]] = [
     (
         "s",
         "",
-        "now, still, yet, too, again, us, show, find, give, get, list, search, look, looking, tell, want, need, please, any, only, just, also",
+        "now, still, yet, again, us, show, find, give, get, list, search, look, looking, tell, want, need, please, any, only, just, also",
     ),
     ("s", "", "either, both, then, say, says, said, see, called, named, all, some"),
     (
