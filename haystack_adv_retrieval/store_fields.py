@@ -1,20 +1,29 @@
 """Reading from a document store which metadata fields its documents have, of which types and with which values."""
 
-from collections import defaultdict
-from collections.abc import Callable, Collection
-from dataclasses import dataclass
+from collections.abc import Collection
 from datetime import date
 from typing import Any
 
 from haystack.document_stores.types import DocumentStore
 
 from haystack_adv_retrieval.calls import Call, Steps, drive, drive_async
-from haystack_adv_retrieval.core.chunks import CHUNK_KEYS, RESULT_KEYS, UNIT
+from haystack_adv_retrieval.core.chunks import CHUNK_KEYS, RESULT_KEYS
 from haystack_adv_retrieval.core.filter_schema import MetadataField
-from haystack_adv_retrieval.stores import scan
 
+# What stores call the types.
+_TYPES = {
+    "keyword": "str",
+    "text": "str",
+    "int": "int",
+    "integer": "int",
+    "long": "int",
+    "float": "float",
+    "real": "float",
+    "double": "float",
+    "boolean": "bool",
+    "bool": "bool",
+}
 _METHODS = ("get_metadata_fields_info", "get_metadata_field_unique_values", "get_metadata_field_min_max")
-_DECIMAL = ("float", "real", "double")  # what stores call a field with decimals
 
 
 def schema_from_store(
@@ -23,16 +32,14 @@ def schema_from_store(
     """
     Describe the metadata fields of a store's documents.
 
-    In an index of this package only the records of the sources are read. Text that always is an ISO date makes a
-    "date". A list makes a "list[str]", with the operators that the store turns out to apply to its elements. Nested
-    values, fields of mixed types and names that not every store can filter by are left out.
+    Text that always is an ISO date makes a "date". A list makes a "list[str]", with the operators that the store turns
+    out to apply to its elements. Nested values and names that not every store can filter by are left out.
 
-    :param document_store: Any store; without source records, one with the metadata methods that InMemory, Qdrant,
-        Qdrant Edge and pgvector share.
+    :param document_store: Any store with the metadata methods that InMemory, Qdrant, Qdrant Edge and pgvector share.
     :param names: The fields wanted; None means all that the user brought, not those that this package writes.
     :param max_values: A text field with at most so many values is an enumeration of them.
     :returns: The fields.
-    :raises ValueError: If the store has neither.
+    :raises ValueError: If the store lacks these methods.
     """
     return drive(read_fields(document_store, names=names, max_values=max_values))
 
@@ -47,7 +54,7 @@ async def schema_from_store_async(
     :param names: As for `schema_from_store`.
     :param max_values: As for `schema_from_store`.
     :returns: The fields.
-    :raises ValueError: If the store has neither.
+    :raises ValueError: If the store lacks these methods.
     """
     return await drive_async(read_fields(document_store, names=names, max_values=max_values))
 
@@ -62,76 +69,42 @@ def read_fields(
     :param names: As for `schema_from_store`.
     :param max_values: As for `schema_from_store`.
     :returns: The fields.
-    :raises ValueError: If the store has neither.
+    :raises ValueError: If the store lacks these methods.
     """
-
-    def wanted(name: str) -> bool:
-        known = name in names if names is not None else name not in CHUNK_KEYS | RESULT_KEYS
-        return known and MetadataField.is_name(name)
-
-    columns = yield Call(_Sources(document_store), "columns")
-    columns = columns or (yield from _distinct_values(document_store, wanted, max_values))
-    fields = []
-    for name in sorted(filter(wanted, columns)):
-        fields.append((yield from _field(document_store, name, columns[name], max_values)))
-    return [field for field in fields if field]
-
-
-@dataclass(frozen=True)
-class _Sources:
-    """The source records of an index of this package: all the user's metadata, and few documents."""
-
-    document_store: DocumentStore
-
-    def columns(self) -> dict[str, list[Any]]:
-        columns = defaultdict(list)
-        for record in scan(self.document_store, {"field": f"meta.{UNIT}", "operator": "==", "value": "source"}):
-            for name, value in record.meta.items():
-                if value is not None:
-                    columns[name].append(value)
-        return columns
-
-
-def _distinct_values(
-    document_store: DocumentStore, wanted: Callable[[str], bool], max_values: int
-) -> Steps[dict[str, list[Any]]]:
-    """Ask the store for the values of each field, or for the least and the greatest where there are many."""
     missing = [method for method in _METHODS if not hasattr(document_store, method)]
     if missing:
         store = type(document_store).__name__
         raise ValueError(f"document_store: {store} lacks {missing}; describe its fields with metadata_fields")
-    columns = {}
     described: dict[str, dict[str, str]] = yield Call(document_store, "get_metadata_fields_info")
-    for name in filter(wanted, described):
+    fields = []
+    for name in sorted(described):
+        kind = _TYPES.get(described[name].get("type", ""))
+        wanted = name in names if names is not None else name not in CHUNK_KEYS | RESULT_KEYS
+        if kind and wanted and MetadataField.is_name(name):
+            fields.append((yield from _read_field(document_store, name, kind, max_values)))
+    return [field for field in fields if field]
+
+
+def _read_field(document_store: DocumentStore, name: str, kind: str, max_values: int) -> Steps[MetadataField | None]:
+    if kind == "bool":
+        return MetadataField(name, kind)
+    if kind == "str":
         asked = {"metadata_field": name, "size": max_values + 1}
-        values, _ = yield Call(document_store, "get_metadata_field_unique_values", asked)
-        if not any(isinstance(value, list | dict) for value in values):
-            ends = yield Call(document_store, "get_metadata_field_min_max", {"metadata_field": name})
-            values = [*values, *(end for end in ends.values() if type(end) in map(type, values))]
-        columns[name] = [float(value) for value in values] if described[name].get("type") in _DECIMAL else values
-    return columns
+        values, total = yield Call(document_store, "get_metadata_field_unique_values", asked)
+        if any(isinstance(value, list) for value in values):
+            return (yield from _read_list(document_store, name, values))
+        if not all(isinstance(value, str) for value in values):
+            return None
+        if not all(map(_is_date, values)):
+            return MetadataField(name, kind, values=sorted(values) if total <= max_values else ())
+        kind = "date"
+    ends = yield Call(document_store, "get_metadata_field_min_max", {"metadata_field": name})
+    return MetadataField(name, kind, minimum=ends["min"], maximum=ends["max"])
 
 
-def _field(document_store: DocumentStore, name: str, values: list[Any], max_values: int) -> Steps[MetadataField | None]:
-    """Tell the type of a field from its values."""
-    types = {type(value) for value in values}
-    if types == {list}:
-        return (yield from _list_field(document_store, name, values))
-    if types == {bool}:
-        return MetadataField(name, "bool")
-    dates = types == {str} and all(map(_is_date, values))
-    if dates or (types and types <= {int, float}):
-        kind = "date" if dates else "float" if float in types else "int"
-        return MetadataField(name, kind, minimum=min(values), maximum=max(values))
-    if types == {str}:
-        distinct = sorted(set(values))
-        return MetadataField(name, values=distinct if len(distinct) <= max_values else ())
-    return None
-
-
-def _list_field(document_store: DocumentStore, name: str, lists: list[list[Any]]) -> Steps[MetadataField | None]:
+def _read_list(document_store: DocumentStore, name: str, lists: list[Any]) -> Steps[MetadataField | None]:
     """Try whether the store finds a list by one of its elements."""
-    elements = [element for values in lists for element in values if element]
+    elements = sorted({element for value in lists if isinstance(value, list) for element in value if element}, key=str)
     if not elements or not all(isinstance(element, str) for element in elements):
         return None
     filters = {"field": f"meta.{name}", "operator": "in", "value": elements[:1]}

@@ -81,9 +81,6 @@ _CONTEXT = [
 # "How do I make a jacket waterproof?" asks about a kind of thing, not for texts that have this value.
 _GENERAL = re.compile(r"\W*(?:how|why|what\s+(?:is|are)\s+an?|what\s+does)\b", re.IGNORECASE)
 
-# In "high latency" or "French cooking" the value describes a thing; in "French chicken recipes", what is searched for.
-_LONE_NOUN = re.compile(r"[w~]+(?![w~hV#])")
-
 _GAP = "[shiu]*"
 # How conditions are said, the longest first: "from 2 to 4 kg", "older than 3 years", "rated at least 4", "2 or more".
 _FORMS = [
@@ -93,7 +90,7 @@ _FORMS = [
     for form in (
         r"(?P<explicit>E)",
         r"(?P<between>b)s*(?P<low>[PN])s*[ta]s*(?P<high>[PN])",
-        r"f?s*(?P<low>[PN])s*ts*(?P<high>[PN])",
+        r"f?s*(?P<low>[PN])s*t\s*(?P<high>[PN])",
         r"(?P<age>g)s*(?P<low>N)",
         r"(?P<order>[cyt])s*(?P<low>[PN])",
         r"f?s*(?P<low>[PN])s*(?P<order>p)",
@@ -248,8 +245,7 @@ class _Reader:
             left = "n" if re.search("n[shi]*w$", before) else before[-1:]  # "not too difficult"
             right = self.kinds[condition.end :].lstrip("shiu")[:1]
             vague = left == "A" and self.words[condition.start].kind in "PN"
-            last = self.words[condition.end - 1].kind == "V" and _LONE_NOUN.match(self.kinds, condition.end)
-            if foreign or vague or last or (left and left in "onxcgy") or (right and right in "op"):
+            if foreign or vague or (left and left in "onxcgy") or (right and right in "op"):
                 self._mark(condition.start, condition.end, "?")
             else:
                 kept.append(condition)

@@ -84,7 +84,7 @@ _CUES: list[tuple[str, str, str]] = [
     (
         "s",
         "",
-        "now, still, yet, again, us, show, find, give, get, list, search, look, looking, tell, want, need, please, any, only, just, also",
+        "us, show, find, give, get, list, search, look, looking, tell, want, need, please, any, only, just, also",
     ),
     ("s", "", "either, both, then, say, says, said, see, called, named, all, some"),
     (
@@ -220,9 +220,12 @@ class Vocabulary:
 
 def _is_period(text: str, start: int, end: int) -> bool:
     """Tell months and weekdays from words and names: "may", "March" and "Sunday" alone need a preposition before."""
-    said = text[start:end].casefold().removeprefix("the ").strip()
-    sure = not _MONTH_OR_DAY_ALONE.fullmatch(said) or said in ("today", "yesterday", "tomorrow")
-    return sure or bool(_AFTER_CUE.search(text[max(0, start - 20) : start]))
+    alone = _MONTH_OR_DAY_ALONE.fullmatch(text[start:end])
+    return (
+        not alone
+        or text[start:end] in ("today", "yesterday", "tomorrow")
+        or bool(_AFTER_CUE.search(text[max(0, start - 20) : start]))
+    )
 
 
 def _heads(contents: str) -> list[str]:
