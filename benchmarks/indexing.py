@@ -37,7 +37,7 @@ from peers_langchain import Sentences
 
 from haystack_adv_retrieval.components.hierarchical_splitter import HierarchicalSplitter
 from haystack_adv_retrieval.document_stores.qdrant_edge_document_store import QdrantEdgeDocumentStore
-from haystack_adv_retrieval.indexing import index_documents
+from haystack_adv_retrieval.indexing.documents import index_documents
 from haystack_adv_retrieval.pipelines import load_pipeline
 
 DIMENSION = 384

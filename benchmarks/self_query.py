@@ -31,9 +31,9 @@ from haystack_adv_retrieval.components.filtered_retriever import FilteredRetriev
 from haystack_adv_retrieval.components.leaf_embedder import LeafEmbedder
 from haystack_adv_retrieval.components.query_embedder import QueryEmbedder
 from haystack_adv_retrieval.components.self_query_filter_builder import SelfQueryFilterBuilder
-from haystack_adv_retrieval.core.filter_repair import repair
 from haystack_adv_retrieval.core.filter_schema import FilterSchema
-from haystack_adv_retrieval.core.filter_tree import emit, read_filter
+from haystack_adv_retrieval.core.self_query.filter_repair import repair
+from haystack_adv_retrieval.core.self_query.filter_tree import emit, read_filter
 
 TODAY = date(2031, 5, 14)
 CONTENTS = {

@@ -15,12 +15,12 @@ _MODULES = {
     "IndexDiff": "components.index_diff",
     "LeafEmbedder": "components.leaf_embedder",
     "IndexWriter": "components.index_writer",
-    "index_documents": "indexing",
-    "index_documents_async": "indexing",
-    "IndexReport": "indexing",
-    "delete_sources": "indexing",
-    "status": "maintenance",
-    "prune": "maintenance",
+    "index_documents": "indexing.documents",
+    "index_documents_async": "indexing.documents",
+    "IndexReport": "indexing.documents",
+    "delete_sources": "indexing.documents",
+    "status": "indexing.maintenance",
+    "prune": "indexing.maintenance",
     "QdrantEdgeDocumentStore": "document_stores.qdrant_edge_document_store",
     "MetadataField": "core.filter_schema",
     "SelfQueryFilterBuilder": "components.self_query_filter_builder",
@@ -68,12 +68,12 @@ if TYPE_CHECKING:
     from haystack_adv_retrieval.document_stores.qdrant_edge_document_store import (
         QdrantEdgeDocumentStore as QdrantEdgeDocumentStore,
     )
-    from haystack_adv_retrieval.indexing import IndexReport as IndexReport
-    from haystack_adv_retrieval.indexing import delete_sources as delete_sources
-    from haystack_adv_retrieval.indexing import index_documents as index_documents
-    from haystack_adv_retrieval.indexing import index_documents_async as index_documents_async
-    from haystack_adv_retrieval.maintenance import prune as prune
-    from haystack_adv_retrieval.maintenance import status as status
+    from haystack_adv_retrieval.indexing.documents import IndexReport as IndexReport
+    from haystack_adv_retrieval.indexing.documents import delete_sources as delete_sources
+    from haystack_adv_retrieval.indexing.documents import index_documents as index_documents
+    from haystack_adv_retrieval.indexing.documents import index_documents_async as index_documents_async
+    from haystack_adv_retrieval.indexing.maintenance import prune as prune
+    from haystack_adv_retrieval.indexing.maintenance import status as status
     from haystack_adv_retrieval.pipelines import load_pipeline as load_pipeline
     from haystack_adv_retrieval.pipelines import retrieve as retrieve
     from haystack_adv_retrieval.pipelines import run_pipeline as run_pipeline

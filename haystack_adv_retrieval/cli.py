@@ -22,9 +22,9 @@ from haystack_adv_retrieval.components.self_query_filter_builder import SelfQuer
 from haystack_adv_retrieval.core import chunks
 from haystack_adv_retrieval.document_stores.qdrant_edge_document_store import QdrantEdgeDocumentStore
 from haystack_adv_retrieval.evaluation.cli import register
-from haystack_adv_retrieval.folders import find_files
-from haystack_adv_retrieval.indexing import IndexReport, delete_sources, index_documents
-from haystack_adv_retrieval.maintenance import prune, status
+from haystack_adv_retrieval.indexing.documents import IndexReport, delete_sources, index_documents
+from haystack_adv_retrieval.indexing.folders import find_files
+from haystack_adv_retrieval.indexing.maintenance import prune, status
 from haystack_adv_retrieval.pipelines import PATTERNS, load_pipeline, pipelines_folder, retrieve
 
 app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False, help=__doc__)

@@ -19,8 +19,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from haystack_adv_retrieval.components.file_reader import FileReader
 from haystack_adv_retrieval.core import chunks
-from haystack_adv_retrieval.indexing import index_documents_async
-from haystack_adv_retrieval.llm import helper_model
+from haystack_adv_retrieval.indexing.documents import index_documents_async
+from haystack_adv_retrieval.llm.asking import helper_model
 from haystack_adv_retrieval.pipelines import PATTERNS, last_documents, load_pipeline, pipeline_path, run_pipeline_async
 
 MAX_QUERY_LENGTH = 4_000  # characters

@@ -13,9 +13,14 @@ from pathlib import Path
 
 import pytest
 from haystack.core.serialization_security import allow_deserialization_module
+from haystack.document_stores.in_memory import InMemoryDocumentStore
 from scripted_chat_server import ChatServer
 
 allow_deserialization_module("haystack_adv_retrieval")
+
+# Haystack's in-memory store waits for its thread when it is collected. Where the collector runs while a lock of
+# `threading` is held, that thread cannot end, and the wait has none either.
+InMemoryDocumentStore.__del__ = lambda store: store.executor.shutdown(wait=False)
 
 ROOT = Path(__file__).parent.parent
 # Small enough to be indexed in seconds, with Markdown, a PDF and metadata among them.

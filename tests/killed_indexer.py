@@ -12,12 +12,13 @@ from haystack import Document
 from haystack.components.embedders import MockDocumentEmbedder
 from trees import summary_of
 
-from haystack_adv_retrieval import index_run, stores
+from haystack_adv_retrieval import stores
 from haystack_adv_retrieval.components import index_diff, index_writer
 from haystack_adv_retrieval.components.hierarchical_splitter import HierarchicalSplitter
 from haystack_adv_retrieval.core import chunks
 from haystack_adv_retrieval.document_stores.qdrant_edge_document_store import QdrantEdgeDocumentStore
-from haystack_adv_retrieval.indexing import IndexReport, index_documents
+from haystack_adv_retrieval.indexing import run as index_run
+from haystack_adv_retrieval.indexing.documents import IndexReport, index_documents
 
 
 class SectionTitles:

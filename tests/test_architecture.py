@@ -12,12 +12,10 @@ PACKAGE = Path(haystack_adv_retrieval.__file__).parent
 LAYERS = [
     {"core"},
     {"calls", "models"},
-    {"stores", "chat_model"},
-    {"llm", "budgets", "results", "slices"}
-    | {"source_windows", "foreign", "prompts", "judge", "store_fields"}
-    | {"nested", "compression", "compression_model", "extraction", "sentence_scores"},
+    {"stores", "nested"},
+    {"llm", "context", "compression", "store_fields"},
     {"document_stores", "components", "wrapped_retriever"},
-    {"indexing", "index_run", "maintenance", "folders", "pipelines"},
+    {"indexing", "pipelines"},
     {"evaluation", "serving"},
     {"cli"},
 ]

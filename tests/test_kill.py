@@ -8,7 +8,7 @@ from haystack.document_stores.in_memory import InMemoryDocumentStore
 from index_states import check_trees, state_of
 
 from haystack_adv_retrieval.document_stores.qdrant_edge_document_store import QdrantEdgeDocumentStore
-from haystack_adv_retrieval.maintenance import PruneReport, prune, status
+from haystack_adv_retrieval.indexing.maintenance import PruneReport, prune, status
 
 KILLS = int(os.environ.get("ADV_RETRIEVAL_TEST_KILLS", "52"))
 WORDS = ["refund", "parcel", "invoice", "warranty", "travel", "hotel", "laptop", "meeting", "budget", "holiday"]
@@ -26,7 +26,7 @@ def test_a_run_killed_at_any_point_leaves_whole_trees_and_the_next_run_ends_as_i
             "pytest",
             "hypothesis.strategies",
             "haystack.components.embedders.mock_document_embedder",
-            "haystack_adv_retrieval.indexing",
+            "haystack_adv_retrieval.indexing.documents",
             "haystack_adv_retrieval.document_stores.qdrant_edge_document_store",
         ]
     )

@@ -9,8 +9,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from portable_stores import AUTHORS, BASE, SCHEMA, STORES, documents, filled_store, found, postgres_uri  # noqa: F401
 
-from haystack_adv_retrieval.core.filter_repair import repair
-from haystack_adv_retrieval.core.filter_tree import Clause, Group, clauses_of, emit, read_filter
+from haystack_adv_retrieval.core.self_query.filter_repair import repair
+from haystack_adv_retrieval.core.self_query.filter_tree import Clause, Group, clauses_of, emit, read_filter
 from haystack_adv_retrieval.document_stores.qdrant_edge_document_store import QdrantEdgeDocumentStore
 from haystack_adv_retrieval.stores import both
 

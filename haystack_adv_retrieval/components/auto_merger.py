@@ -4,12 +4,9 @@ from collections.abc import Collection, Sequence
 from haystack import Document, component
 from haystack.document_stores.types import DocumentStore
 
-from haystack_adv_retrieval.budgets import LengthUnit
 from haystack_adv_retrieval.calls import Steps, drive, drive_async
-from haystack_adv_retrieval.core import chunks
-from haystack_adv_retrieval.core.lineage import HAYSTACK_CHILDREN_IDS, extent_of, is_summary, level_of, parent_id_of
-from haystack_adv_retrieval.core.spans import Span, covered
-from haystack_adv_retrieval.results import (
+from haystack_adv_retrieval.context.budgets import LengthUnit
+from haystack_adv_retrieval.context.results import (
     Passage,
     ScoreAggregation,
     best_of_each,
@@ -18,6 +15,9 @@ from haystack_adv_retrieval.results import (
     check_choice,
     report_problems,
 )
+from haystack_adv_retrieval.core import chunks
+from haystack_adv_retrieval.core.lineage import HAYSTACK_CHILDREN_IDS, extent_of, is_summary, level_of, parent_id_of
+from haystack_adv_retrieval.core.spans import Span, covered
 from haystack_adv_retrieval.stores import read_by_ids
 
 # A threshold such as 1/3 times a length may come out a little too large.

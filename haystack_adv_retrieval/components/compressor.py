@@ -8,19 +8,19 @@ from haystack.components.generators.chat.types import ChatGenerator
 from haystack.core.serialization import component_to_dict
 from haystack.document_stores.types import DocumentStore
 
-from haystack_adv_retrieval.budgets import LengthUnit, length_of
 from haystack_adv_retrieval.calls import Steps, drive, drive_async
 from haystack_adv_retrieval.components.leaf_embedder import LeafEmbedder
 from haystack_adv_retrieval.components.query_embedder import QueryEmbedder
-from haystack_adv_retrieval.compression import Job, Text
-from haystack_adv_retrieval.compression_model import SELECT_PROMPT, SUMMARY_PROMPT, CompressionModel
+from haystack_adv_retrieval.compression.extraction import keep_best, ranked
+from haystack_adv_retrieval.compression.model import SELECT_PROMPT, SUMMARY_PROMPT, CompressionModel
+from haystack_adv_retrieval.compression.sentence_scores import by_embedding, by_index, by_ranker, query_vector
+from haystack_adv_retrieval.compression.texts import Job, Text
+from haystack_adv_retrieval.context.budgets import LengthUnit, length_of
+from haystack_adv_retrieval.context.results import check_at_least, check_choice
 from haystack_adv_retrieval.core.units import find_units
-from haystack_adv_retrieval.extraction import keep_best, ranked
-from haystack_adv_retrieval.llm import helper_model, prepare, release
+from haystack_adv_retrieval.llm.asking import helper_model, prepare, release
+from haystack_adv_retrieval.llm.prompts import Prompt
 from haystack_adv_retrieval.nested import Nested
-from haystack_adv_retrieval.prompts import Prompt
-from haystack_adv_retrieval.results import check_at_least, check_choice
-from haystack_adv_retrieval.sentence_scores import by_embedding, by_index, by_ranker, query_vector
 
 logger = logging.getLogger(__name__)
 
@@ -94,7 +94,7 @@ class Compressor:
         :param ranker: A component with `run(query, documents)` that gives documents with scores back; needed by
             `"reranker"`.
         :param chat_generator: The model of `"llm"` and `"abstractive"`. None is the default model, see
-            `haystack_adv_retrieval.llm.helper_model`.
+            `haystack_adv_retrieval.llm.asking.helper_model`.
         :param max_length: Budget over all documents together. A budget that is smaller than the best sentence is
             exceeded by that sentence. Documents that fit it together are left as they are, unless `threshold` or
             `top_k` is set. Summaries, and documents that are left as they are, count too but are never cut.

@@ -7,13 +7,13 @@ import numpy as np
 from haystack import Document, component, logging
 from haystack.document_stores.types import DocumentStore
 
-from haystack_adv_retrieval.budgets import LengthUnit, length_of
 from haystack_adv_retrieval.calls import Steps, drive, drive_async
+from haystack_adv_retrieval.context.budgets import LengthUnit, length_of
+from haystack_adv_retrieval.context.results import best_of_each, by_score, check_at_least, check_choice, hit_spans
+from haystack_adv_retrieval.context.slices import fuse
 from haystack_adv_retrieval.core import chunks
 from haystack_adv_retrieval.core.packing import Pool, pack, runs, score
 from haystack_adv_retrieval.core.spans import Span
-from haystack_adv_retrieval.results import best_of_each, by_score, check_at_least, check_choice, hit_spans
-from haystack_adv_retrieval.slices import fuse
 from haystack_adv_retrieval.stores import read_by_ids
 
 logger = logging.getLogger(__name__)

@@ -9,12 +9,12 @@ from haystack import Document, component, logging
 from haystack.components.generators.chat.types import ChatGenerator
 
 from haystack_adv_retrieval.calls import Steps, drive, drive_async
+from haystack_adv_retrieval.context.results import best_of_each, check_at_least, check_choice
 from haystack_adv_retrieval.core import chunks
 from haystack_adv_retrieval.core.ranking import abreast, elimination, points, sliding
-from haystack_adv_retrieval.judge import Judge
-from haystack_adv_retrieval.llm import helper_model, prepare, release
-from haystack_adv_retrieval.prompts import Prompt, harmless, shown
-from haystack_adv_retrieval.results import best_of_each, check_at_least, check_choice
+from haystack_adv_retrieval.llm.asking import helper_model, prepare, release
+from haystack_adv_retrieval.llm.judge import Judge
+from haystack_adv_retrieval.llm.prompts import Prompt, harmless, shown
 
 logger = logging.getLogger(__name__)
 

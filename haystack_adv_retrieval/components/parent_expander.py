@@ -3,10 +3,9 @@ from collections.abc import Sequence
 from haystack import Document, component
 from haystack.document_stores.types import DocumentStore
 
-from haystack_adv_retrieval.budgets import LengthUnit
 from haystack_adv_retrieval.calls import Steps, drive, drive_async
-from haystack_adv_retrieval.core.lineage import PARENT_ID_KEYS, is_summary, level_of, parent_id_of
-from haystack_adv_retrieval.results import (
+from haystack_adv_retrieval.context.budgets import LengthUnit
+from haystack_adv_retrieval.context.results import (
     Passage,
     ScoreAggregation,
     best_of_each,
@@ -15,6 +14,7 @@ from haystack_adv_retrieval.results import (
     check_choice,
     report_problems,
 )
+from haystack_adv_retrieval.core.lineage import PARENT_ID_KEYS, is_summary, level_of, parent_id_of
 from haystack_adv_retrieval.stores import read_by_ids
 
 

@@ -8,15 +8,15 @@ from haystack import Document, component, logging
 from haystack.components.generators.chat.types import ChatGenerator
 from haystack.document_stores.types import DocumentStore
 
-from haystack_adv_retrieval.budgets import length_of
 from haystack_adv_retrieval.calls import Steps, drive, drive_async
+from haystack_adv_retrieval.context.budgets import length_of
+from haystack_adv_retrieval.context.results import check_at_least, check_choice
 from haystack_adv_retrieval.core import chunks
 from haystack_adv_retrieval.core.sentences import sentence_spans
 from haystack_adv_retrieval.core.summaries import central_sentences, word_vectors
-from haystack_adv_retrieval.llm import Reply, ask_many, helper_model, prepare, read_text, release
+from haystack_adv_retrieval.llm.asking import Reply, ask_many, helper_model, prepare, read_text, release
+from haystack_adv_retrieval.llm.prompts import Prompt, quoted, shown
 from haystack_adv_retrieval.nested import Nested
-from haystack_adv_retrieval.prompts import Prompt, quoted, shown
-from haystack_adv_retrieval.results import check_at_least, check_choice
 from haystack_adv_retrieval.stores import read_by_ids
 
 logger = logging.getLogger(__name__)
@@ -78,7 +78,7 @@ class SectionSummarizer:
 
         :param chat_generator: The model that summarises.
         :param method: `"llm"` or `"extractive"`. None is `"llm"` if a `chat_generator` is given; `"llm"` without one
-            asks the default model, see `haystack_adv_retrieval.llm.helper_model`.
+            asks the default model, see `haystack_adv_retrieval.llm.asking.helper_model`.
         :param level: The level whose chunks are summarised, 1 being the coarsest.
         :param sentences: How many sentences a summary has at most.
         :param min_length: Sections with fewer words are their own summary.

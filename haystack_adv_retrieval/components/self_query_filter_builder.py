@@ -17,11 +17,11 @@ from jinja2.sandbox import SandboxedEnvironment
 
 from haystack_adv_retrieval.calls import Steps, drive, drive_async
 from haystack_adv_retrieval.core.filter_schema import FilterSchema, MetadataField
-from haystack_adv_retrieval.core.filter_tree import emit, relaxations
-from haystack_adv_retrieval.core.query_prompt import PROMPT, describe, examples_of, read_reply, reply_schema
-from haystack_adv_retrieval.core.query_words import Vocabulary
-from haystack_adv_retrieval.core.self_query import Understanding, understand_by_rules, understand_reply
-from haystack_adv_retrieval.llm import ask, helper_model, prepare, release
+from haystack_adv_retrieval.core.self_query.filter_tree import emit, relaxations
+from haystack_adv_retrieval.core.self_query.prompt import PROMPT, describe, examples_of, read_reply, reply_schema
+from haystack_adv_retrieval.core.self_query.understanding import Understanding, understand_by_rules, understand_reply
+from haystack_adv_retrieval.core.self_query.words import Vocabulary
+from haystack_adv_retrieval.llm.asking import ask, helper_model, prepare, release
 from haystack_adv_retrieval.store_fields import read_fields
 from haystack_adv_retrieval.stores import both
 
@@ -90,7 +90,7 @@ class SelfQueryFilterBuilder:
         :param metadata_fields: The fields that filters may use: `MetadataField`s or their parameters as plain data.
             None means all that the documents of `document_store` have.
         :param chat_generator: The model for the methods "llm" and "auto". None means the default model, see
-            `haystack_adv_retrieval.llm.helper_model`; "auto" makes do with the rules where there is none.
+            `haystack_adv_retrieval.llm.asking.helper_model`; "auto" makes do with the rules where there is none.
         :param document_store: Where to read values and ranges of the fields from, on the first run; `refresh` reads
             them anew.
         :param method: "rules", "llm", or "auto": the model is asked what the rules do not explain.
@@ -99,7 +99,7 @@ class SelfQueryFilterBuilder:
             told so, and the rules take the words before "of" for no topic.
         :param examples: Further examples for the model, such as `{"question": "memos on tax", "query": "tax", "filter":
             [{"field": "type", "operator": "==", "value": "memo"}]}`.
-        :param prompt: A Jinja2 template instead of `haystack_adv_retrieval.core.query_prompt.PROMPT`, with the same
+        :param prompt: A Jinja2 template instead of `core.self_query.prompt.PROMPT`, with the same
             variables, of which `query` must be used.
         :param threshold: Likeness in (0, 1] from which on a text counts as a misspelt value of a field.
         :param clock: Tells the day or time; called on every run. None means the machine's.

@@ -3,12 +3,10 @@ from collections.abc import Hashable, Iterator
 from haystack import Document, component
 from haystack.document_stores.types import DocumentStore
 
-from haystack_adv_retrieval.budgets import LengthUnit
 from haystack_adv_retrieval.calls import Call, Steps, drive, drive_async
-from haystack_adv_retrieval.core import chunks
-from haystack_adv_retrieval.core.lineage import is_summary
-from haystack_adv_retrieval.foreign import PlaceKeys, adopt, fuse_adopted
-from haystack_adv_retrieval.results import (
+from haystack_adv_retrieval.context.budgets import LengthUnit
+from haystack_adv_retrieval.context.foreign import PlaceKeys, adopt, fuse_adopted
+from haystack_adv_retrieval.context.results import (
     Passage,
     best_of_each,
     best_passages,
@@ -16,8 +14,10 @@ from haystack_adv_retrieval.results import (
     check_choice,
     report_problems,
 )
-from haystack_adv_retrieval.slices import fuse
-from haystack_adv_retrieval.source_windows import Source, WindowRule, WindowUnit, Within
+from haystack_adv_retrieval.context.slices import fuse
+from haystack_adv_retrieval.context.source_windows import Source, WindowRule, WindowUnit, Within
+from haystack_adv_retrieval.core import chunks
+from haystack_adv_retrieval.core.lineage import is_summary
 from haystack_adv_retrieval.stores import read_by_ids
 
 

@@ -26,7 +26,7 @@ from haystack_adv_retrieval.evaluation.questions import grouped_by, load_questio
 from haystack_adv_retrieval.evaluation.report import write_report
 from haystack_adv_retrieval.evaluation.results import Evaluation
 from haystack_adv_retrieval.evaluation.sweep import Trial, combinations, sweep
-from haystack_adv_retrieval.llm import helper_model
+from haystack_adv_retrieval.llm.asking import helper_model
 from haystack_adv_retrieval.pipelines import load_pipeline
 
 console = Console(highlight=False)

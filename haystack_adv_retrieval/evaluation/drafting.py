@@ -16,7 +16,7 @@ from haystack_adv_retrieval.components.hierarchical_splitter import Hierarchical
 from haystack_adv_retrieval.core import chunks
 from haystack_adv_retrieval.core.spans import Span, covered, merge
 from haystack_adv_retrieval.evaluation.questions import Question, locate
-from haystack_adv_retrieval.llm import ask_many, prepare, read_json
+from haystack_adv_retrieval.llm.asking import ask_many, prepare, read_json
 
 PASSAGE_WORDS = 250
 PROMPT = """\

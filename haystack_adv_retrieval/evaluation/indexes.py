@@ -13,7 +13,7 @@ from haystack_adv_retrieval.components.qdrant_edge_retriever import QdrantEdgeRe
 from haystack_adv_retrieval.components.query_embedder import QueryEmbedder
 from haystack_adv_retrieval.core import chunks
 from haystack_adv_retrieval.document_stores.qdrant_edge_document_store import QdrantEdgeDocumentStore
-from haystack_adv_retrieval.indexing import index_documents
+from haystack_adv_retrieval.indexing.documents import index_documents
 from haystack_adv_retrieval.pipelines import load_pipeline
 
 

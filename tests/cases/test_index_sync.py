@@ -15,8 +15,8 @@ from killed_indexer import SectionTitles
 
 from haystack_adv_retrieval import HierarchicalSplitter, QdrantEdgeDocumentStore
 from haystack_adv_retrieval.components import index_diff, index_writer
-from haystack_adv_retrieval.indexing import IndexReport, delete_sources, index_documents
-from haystack_adv_retrieval.maintenance import PruneReport, prune
+from haystack_adv_retrieval.indexing.documents import IndexReport, delete_sources, index_documents
+from haystack_adv_retrieval.indexing.maintenance import PruneReport, prune
 
 PATH = Path(__file__).parent.parent / "data" / "cases" / "index_sync.jsonl"
 CASES = [json.loads(line) for line in PATH.read_text(encoding="utf-8").splitlines()]

@@ -14,7 +14,7 @@ from index_states import check_trees
 from scripted_chat_server import Answer, ChatServer
 
 from haystack_adv_retrieval import HierarchicalSplitter, RoutedRetriever, SectionSummarizer, SummaryRouter
-from haystack_adv_retrieval.indexing import index_documents
+from haystack_adv_retrieval.indexing.documents import index_documents
 
 PATH = Path(__file__).parent.parent / "data" / "cases" / "summary_retrieval.jsonl"
 CASES = [json.loads(line) for line in PATH.read_text(encoding="utf-8").splitlines()]

@@ -27,7 +27,7 @@ from trees import (
 )
 
 from haystack_adv_retrieval import AutoMerger, ParentExpander, SentenceWindowExpander
-from haystack_adv_retrieval.budgets import length_of
+from haystack_adv_retrieval.context.budgets import length_of
 from haystack_adv_retrieval.core import chunks
 
 REFUNDS = ["Refunds are possible within 30 days. ", "A receipt is needed. ", "The money arrives within 14 days.\n\n"]

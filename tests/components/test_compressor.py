@@ -19,7 +19,7 @@ from scripted_ranker import ScriptedRanker
 from trees import CountingStore, edge_store_of, store_of, through_yaml, tree_of
 
 from haystack_adv_retrieval import Compressor, LeafEmbedder, QueryEmbedder
-from haystack_adv_retrieval.budgets import length_of
+from haystack_adv_retrieval.context.budgets import length_of
 from haystack_adv_retrieval.core import chunks
 
 HANDBOOK = Path(__file__).parents[2] / "examples" / "handbook"

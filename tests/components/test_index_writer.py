@@ -12,7 +12,7 @@ from trees import CountingStore, through_yaml
 from haystack_adv_retrieval import HierarchicalSplitter, QdrantEdgeDocumentStore
 from haystack_adv_retrieval.components.index_diff import IndexDiff
 from haystack_adv_retrieval.components.index_writer import IndexWriter
-from haystack_adv_retrieval.maintenance import PruneReport, prune
+from haystack_adv_retrieval.indexing.maintenance import PruneReport, prune
 
 EMBEDDER = MockDocumentEmbedder(dimension=4)
 

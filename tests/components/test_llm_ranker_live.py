@@ -15,7 +15,7 @@ from scripted_chat_server import Answer, ChatServer
 
 from haystack_adv_retrieval.calls import drive
 from haystack_adv_retrieval.components.llm_ranker import LLMRanker
-from haystack_adv_retrieval.llm import ask, read_json
+from haystack_adv_retrieval.llm.asking import ask, read_json
 
 URL = os.environ.get("ADV_RETRIEVAL_TEST_LLM", "")
 pytestmark = [pytest.mark.llm, pytest.mark.skipif(not URL, reason="needs a chat server, see ADV_RETRIEVAL_TEST_LLM")]

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from trees import edge_store_of, hits_of, scored, spans_of, store_of, summary_of, through_yaml, tree_of, trees
 
 from haystack_adv_retrieval import ParentExpander, SentenceWindowExpander
-from haystack_adv_retrieval.budgets import length_of
+from haystack_adv_retrieval.context.budgets import length_of
 from haystack_adv_retrieval.core import chunks
 
 TEXT = (

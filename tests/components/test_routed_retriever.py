@@ -20,7 +20,7 @@ from haystack_adv_retrieval import (
     SummaryRouter,
 )
 from haystack_adv_retrieval.core import chunks
-from haystack_adv_retrieval.indexing import index_documents
+from haystack_adv_retrieval.indexing.documents import index_documents
 
 
 def unit(*units: str) -> dict[str, Any]:

@@ -16,8 +16,8 @@ from trees import Tree, through_yaml, tree_of, trees
 
 from haystack_adv_retrieval import HierarchicalSplitter, QdrantEdgeDocumentStore, SectionSummarizer
 from haystack_adv_retrieval.core import chunks
-from haystack_adv_retrieval.indexing import IndexReport, delete_sources, index_documents
-from haystack_adv_retrieval.maintenance import PruneReport, prune, status
+from haystack_adv_retrieval.indexing.documents import IndexReport, delete_sources, index_documents
+from haystack_adv_retrieval.indexing.maintenance import PruneReport, prune, status
 
 TREES = ("alder", "birch", "cedar", "maple")
 SPLITTER = HierarchicalSplitter([40, 12], leaf="sentence")

@@ -13,7 +13,7 @@ from index_states import check_trees, units_in
 
 from haystack_adv_retrieval import HierarchicalSplitter, SectionSummarizer
 from haystack_adv_retrieval.core import chunks
-from haystack_adv_retrieval.indexing import index_documents
+from haystack_adv_retrieval.indexing.documents import index_documents
 
 URL = os.environ.get("ADV_RETRIEVAL_TEST_LLM", "")
 pytestmark = [pytest.mark.llm, pytest.mark.skipif(not URL, reason="needs a chat server, see ADV_RETRIEVAL_TEST_LLM")]

@@ -25,7 +25,7 @@ from trees import (
 )
 
 from haystack_adv_retrieval import ParentExpander, SentenceWindowExpander
-from haystack_adv_retrieval.budgets import length_of
+from haystack_adv_retrieval.context.budgets import length_of
 from haystack_adv_retrieval.core import chunks
 from haystack_adv_retrieval.core.sentences import sentence_spans
 from haystack_adv_retrieval.core.spans import Span

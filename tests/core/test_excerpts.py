@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from trees import TEXTS
 
-from haystack_adv_retrieval.budgets import ruler_of
+from haystack_adv_retrieval.context.budgets import ruler_of
 from haystack_adv_retrieval.core.excerpts import excerpt
 from haystack_adv_retrieval.core.rulers import CharacterRuler
 from haystack_adv_retrieval.core.sentences import sentence_spans

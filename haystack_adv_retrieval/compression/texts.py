@@ -1,0 +1,133 @@
+"""Documents on their way through the Compressor: what is kept of each, and what happened to them."""
+
+import copy
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+from typing import Any
+
+from haystack import Document
+
+from haystack_adv_retrieval.core import chunks
+from haystack_adv_retrieval.core.units import Unit
+from haystack_adv_retrieval.llm.asking import Reply
+
+_BREAK = re.compile(r"[\n\r\f]")
+_PARAGRAPH_BREAK = re.compile(r"\n\s*\n|\f")
+
+
+class Text:
+    """
+    One document.
+
+    :param document: The document; it is not changed.
+    """
+
+    def __init__(self, document: Document) -> None:
+        self.document = document
+        self.content = document.content or ""
+        self.is_slice = chunks.is_slice(document.meta, document.content)
+        self.is_extract = document.meta.get(chunks.COMPRESSION, "none") != "none"
+        self.units: list[Unit] = []
+        self.result: Document | None = None
+
+    @property
+    def start(self) -> int:
+        """Where the text starts in its source; 0 if that is not known, and the text is its own source."""
+        start, span = self.document.meta.get(chunks.START), chunks.span_of(self.document.meta)
+        is_exact = span.length == len(self.content) if span else chunks.END not in self.document.meta
+        return start if isinstance(start, int) and is_exact else 0
+
+    @property
+    def sentences(self) -> list[str]:
+        """The texts of the units."""
+        return [unit.span.text(self.content) for unit in self.units]
+
+    def keep(self, indices: Sequence[int], separator: str, method: str) -> None:
+        """Keep some of the units; all of the text, if it would not get shorter."""
+        spans = [self.units[index].span for index in indices]
+        parts = [spans[0].text(self.content)]
+        for before, after in pairwise(spans):
+            gap = self.content[before.end : after.start]
+            parts += [joint(gap, separator) if gap.strip() else gap, after.text(self.content)]
+        content = "".join(parts)
+        if len(content) > len(self.content):
+            self.keep_whole()
+        else:
+            kept = [[self.start + span.start, self.start + span.end] for span in spans]
+            self.result = self._result(content, {chunks.KEPT_SPANS: kept, chunks.COMPRESSION: method})
+
+    def keep_whole(self) -> None:
+        """Leave the document as it is."""
+        whole = [[self.start, self.start + len(self.content)]] if self.content else []
+        meta = {} if self.is_extract else {chunks.KEPT_SPANS: whole, chunks.COMPRESSION: "none"}
+        self.result = replace(self.document, meta=copy.deepcopy(self.document.meta) | meta)
+
+    def summarize(self, summary: str) -> None:
+        """Put a summary in place of the text."""
+        self.result = self._result(summary, {chunks.COMPRESSION: "abstractive"})
+        self.result.meta.pop(chunks.KEPT_SPANS, None)
+
+    def _result(self, content: str, meta: dict[str, Any]) -> Document:
+        meta = copy.deepcopy(self.document.meta) | meta
+        return replace(self.document, content=content, meta=meta, embedding=None, sparse_embedding=None)
+
+
+@dataclass
+class Job:
+    """
+    One run.
+
+    :param query: The question.
+    :param query_embedding: Its vector, as soon as it is known.
+    :param texts: What is not dropped.
+    :param fallbacks: Why a document is not compressed as it was asked for, by its id.
+    :param calls: How many calls of the chat model it took.
+    :param input_tokens: Tokens read by the chat model.
+    :param output_tokens: Tokens written by the chat model.
+    """
+
+    query: str
+    query_embedding: list[float] | None
+    texts: list[Text]
+    fallbacks: dict[str, str] = field(default_factory=dict)
+    calls: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
+
+    @property
+    def rest(self) -> list[Text]:
+        """The texts without a result."""
+        return [text for text in self.texts if text.result is None]
+
+    @property
+    def results(self) -> list[Document]:
+        """The results so far."""
+        return [text.result for text in self.texts if text.result is not None]
+
+    def fail(self, texts: Sequence[Text], reason: str) -> None:
+        """Note why something else is done with texts than was asked for."""
+        self.fallbacks |= {text.document.id: reason for text in texts}
+
+    def count(self, reply: Reply[Any]) -> None:
+        """Add up what a reply cost."""
+        self.calls += reply.calls
+        self.input_tokens += reply.input_tokens
+        self.output_tokens += reply.output_tokens
+
+
+def joint(gap: str, separator: str) -> str:
+    """
+    Join two pieces of a text that do not stand side by side.
+
+    :param gap: What is left out between them.
+    :param separator: What marks that; on a line of its own if the pieces stand on different lines, and between blank
+        lines if in different paragraphs.
+    :returns: The joint.
+    """
+    if not _BREAK.search(gap):
+        return separator
+    breaks = "\n\n" if _PARAGRAPH_BREAK.search(gap) else "\n"
+    mark = separator.strip()
+    return breaks + mark + breaks if mark else breaks
