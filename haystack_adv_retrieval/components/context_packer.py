@@ -1,5 +1,5 @@
 import copy
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import replace
 from typing import Literal
 
@@ -8,11 +8,23 @@ from haystack import Document, component, logging
 from haystack.document_stores.types import DocumentStore
 
 from haystack_adv_retrieval.calls import Steps, drive, drive_async
-from haystack_adv_retrieval.context.budgets import LengthUnit, length_of
-from haystack_adv_retrieval.context.results import best_of_each, by_score, check_at_least, check_choice, hit_spans
+from haystack_adv_retrieval.context.budgets import LengthUnit, cut, length_of
+from haystack_adv_retrieval.context.leaf_pool import has_leaves, ids_around, lost_leaves, pool_of, source_of
+from haystack_adv_retrieval.context.results import (
+    best_of_each,
+    by_score,
+    check_at_least,
+    check_choice,
+    focus_of,
+    hit_spans,
+    report_problems,
+)
 from haystack_adv_retrieval.context.slices import fuse
 from haystack_adv_retrieval.core import chunks
-from haystack_adv_retrieval.core.packing import Pool, pack, runs, score
+from haystack_adv_retrieval.core.evidence import Pool, score
+from haystack_adv_retrieval.core.leaf_needs import Respect, leaf_needs
+from haystack_adv_retrieval.core.lineage import extent_of
+from haystack_adv_retrieval.core.packing import pack, runs
 from haystack_adv_retrieval.core.spans import Span
 from haystack_adv_retrieval.stores import read_by_ids
 
@@ -28,10 +40,10 @@ class ContextPacker:
 
     Parents, windows and merging decide by a fixed rule how much context a hit brings. Here the evidence decides, leaf
     by leaf: the hits and their neighbours form a pool; each leaf of it is judged with its surroundings at several
-    scales, by the vectors that are in the index and by its words; the best ones are taken until the budget is full.
-    Where evidence is long, taken leaves draw in the rest of their section; where it is one sentence, it stays one.
-    The formulas are in `haystack_adv_retrieval.core.packing`. One look-up by id reads the neighbours with their
-    vectors; no model is called.
+    scales, by the vectors that are in the index and by its words, and with the best leaf of its section; then the best
+    ones are taken until the budget is full. So where evidence is long whole sections come together, and where it is one
+    sentence, it stays one. The formulas are in `haystack_adv_retrieval.core.evidence`. One look-up by id reads the
+    neighbours with their vectors; no model is called, and the size of the index or of a source does not matter.
 
     ### Usage example
     ```python
@@ -56,11 +68,15 @@ class ContextPacker:
         *,
         length_unit: LengthUnit = "character",
         reach: int = 8,
-        scales: Sequence[int] = (2, 6, 20),
+        pool_size: int = 400,
+        scales: Sequence[int] = (1, 6),
         lexical_weight: float = 1.0,
-        adjacency_bonus: float = 0.1,
-        section_bonus: float = 1.0,
-        floor: float = 0.0,
+        rank_weight: float = 0.0,
+        section_weight: float = 2.0,
+        adjacency_bonus: float = 0.02,
+        floor: float = 0.5,
+        respect: Respect = "leaf",
+        language: str = "en",
         order: Order = "relevance",
         top_k: int | None = None,
         raise_on_failure: bool = False,
@@ -69,41 +85,60 @@ class ContextPacker:
         Create a ContextPacker.
 
         :param document_store: The store that holds the leaves.
-        :param max_length: The budget over all results together. It is never exceeded.
+        :param max_length: The budget over all results together. It is never exceeded; a first leaf that is longer by
+            itself is cut to whole sentences.
         :param length_unit: Unit of the budget: `"character"`, `"word"` or `"token"`.
         :param reach: How many leaves on each side of a hit can be chosen.
+        :param pool_size: How many leaves are looked at, at most: those around the first hits, until there are so many.
         :param scales: Radii, in leaves, of the surroundings that a leaf is judged with.
         :param lexical_weight: Weight of a leaf's words; its vector weighs 1.
-        :param adjacency_bonus: What the neighbour of a taken leaf gains; scores reach from 0 to `1 + lexical_weight`.
-        :param section_bonus: What a leaf gains when all else of its section is taken; in proportion before that.
-        :param floor: Stop at leaves below this share of the best score, in [0, 1]; from 0.5 on, easy questions get
-            fewer characters.
-        :param order: `"relevance"`: the span with the best leaf first; `"source"`: by source, as they are read.
+        :param rank_weight: Weight of the order of the hits. With 0, right after a search, they are judged anew; above 0
+            the order of a ranker is trusted. Where there are no vectors it is at least 0.5.
+        :param section_weight: Weight of the best leaf under the same headings of the same source. The more, the more
+            whole sections are chosen.
+        :param adjacency_bonus: What the neighbour of a taken leaf gains; scores reach from 0 to 1.
+        :param floor: Leaves below this share of the best score, in [0, 1], are not chosen, so that easy questions get
+            less than the budget. 0 fills the budget.
+        :param respect: What is not torn apart, as far as it is in the pool and fits. `"leaf"`: nothing but leaves.
+            `"paragraph"`: paragraphs. `"table"`: a row comes with the header of its table, a list item with its
+            lead-in, a sentence with its heading and with the one it leans on.
+        :param language: ISO 639 code of the texts' language, for `respect`.
+        :param order: `"relevance"`: the span with the best leaf first; `"source"`: the source with the best leaf first,
+            its spans as they are read.
         :param top_k: How many spans to return at most.
-        :param raise_on_failure: Raise if the store does not hold a hit's neighbours.
+        :param raise_on_failure: Raise if the store does not hold a leaf around the hits.
         :raises ValueError: If a parameter is out of its range.
         """
-        check_at_least(1, max_length=max_length, top_k=top_k)
+        check_at_least(1, max_length=max_length, pool_size=pool_size, top_k=top_k)
         check_at_least(0, reach=reach)
         check_choice("length_unit", length_unit, LengthUnit)
+        check_choice("respect", respect, Respect)
         check_choice("order", order, Order)
         if any(isinstance(radius, bool) or not isinstance(radius, int) or radius < 1 for radius in scales):
             raise ValueError(f"scales must be positive whole numbers, got {scales!r}")
-        weights = {"lexical_weight": lexical_weight, "adjacency_bonus": adjacency_bonus, "section_bonus": section_bonus}
-        for name, value in weights.items():
-            if value < 0:
-                raise ValueError(f"{name} must be at least 0, got {value!r}")
+        for name, weight in (
+            ("lexical_weight", lexical_weight),
+            ("rank_weight", rank_weight),
+            ("section_weight", section_weight),
+            ("adjacency_bonus", adjacency_bonus),
+        ):
+            if weight < 0:
+                raise ValueError(f"{name} must be at least 0, got {weight!r}")
         if not 0 <= floor <= 1:
             raise ValueError(f"floor must be in [0, 1], got {floor!r}")
         self.document_store = document_store
         self.max_length = max_length
         self.length_unit = length_unit
         self.reach = reach
+        self.pool_size = pool_size
         self.scales = list(scales)
         self.lexical_weight = float(lexical_weight)
+        self.rank_weight = float(rank_weight)
+        self.section_weight = float(section_weight)
         self.adjacency_bonus = float(adjacency_bonus)
-        self.section_bonus = float(section_bonus)
         self.floor = float(floor)
+        self.respect = respect
+        self.language = language
         self.order = order
         self.top_k = top_k
         self.raise_on_failure = raise_on_failure
@@ -121,15 +156,16 @@ class ContextPacker:
         Pack a context.
 
         :param query: The question.
-        :param documents: Hits of any retriever, or results of another pattern.
+        :param documents: Hits of any retriever, or results of another pattern, the most promising first.
         :param query_embedding: The question's vector, from the model of the index. Without it, or where the store gives
-            no vectors back, leaves are judged by their words alone.
+            no vectors of its dimension back, leaves are judged by their words and the order of the hits.
         :param max_length: Overrides the value of init.
         :param top_k: Overrides the value of init.
-        :returns: `documents`: spans of the sources with the scores of their best leaves, from 0 to
-            `1 + lexical_weight`; `meta["matched_spans"]` holds `[start, end, score]` of the hits inside each. Hits
-            without a place in a source follow, as far as they fit.
-        :raises RuntimeError: If the store does not hold a hit's neighbours and `raise_on_failure` is set.
+        :returns: `documents`: spans of the sources with the scores of their best leaves, from 0 to 1 within one answer;
+            `meta["matched_spans"]` holds `[start, end, score]` of the hits inside each, or of its best leaf where it
+            has none. Hits without a place in a source follow as they are, as far as they fit.
+        :raises ValueError: If `max_length` or `top_k` is out of its range, or if the store does not hold a leaf around
+            the hits and `raise_on_failure` is set.
         """
         return {"documents": drive(self._pack(query, documents, query_embedding, max_length, top_k))}
 
@@ -151,7 +187,7 @@ class ContextPacker:
         :param max_length: As for `run`.
         :param top_k: As for `run`.
         :returns: As `run`.
-        :raises RuntimeError: As `run`.
+        :raises ValueError: As `run`.
         """
         return {"documents": await drive_async(self._pack(query, documents, query_embedding, max_length, top_k))}
 
@@ -165,93 +201,100 @@ class ContextPacker:
     ) -> Steps[list[Document]]:
         check_at_least(1, max_length=max_length, top_k=top_k)
         budget = self.max_length if max_length is None else max_length
-        hits = [hit for hit in best_of_each(documents) if _has_place(hit)]
-        stray = [hit for hit in best_of_each(documents) if not _has_place(hit)]
-        leaves = yield from self._read(hits)
-        pool = self._pool(leaves)
-        vector = None if query_embedding is None else np.array(query_embedding)
-        scores = score(pool, query, vector, self.scales, self.lexical_weight)
+        found = best_of_each(documents)
+        hits = [hit for hit in found if has_leaves(hit)]
+        wanted = ids_around(hits, self.reach, self.pool_size)
+        stored = yield from read_by_ids(self.document_store, wanted)
+        missing = {id_ for id_ in wanted if id_ not in stored}
+        report_problems([f"The store does not hold the leaf {id_!r}" for id_ in sorted(missing)], self.raise_on_failure)
+        stored |= {hit.id: hit for hit in hits if hit.id in missing}  # a leaf that is at hand need not be stored
+        leaves = sorted(stored.values(), key=lambda leaf: (source_of(leaf), leaf.meta[chunks.SPLIT_ID]))
+        results = by_score(self._choose(query, query_embedding, leaves, hits, budget))
+        left = budget - sum(length_of(result.content or "", self.length_unit) for result in results)
+        for hit in found:
+            lost = lost_leaves(hit, missing, self.pool_size) if has_leaves(hit) else []
+            length = length_of(hit.content or "", self.length_unit)
+            if length <= left and (lost or not has_leaves(hit)):
+                marked = {chunks.MISSING: lost} if lost else {}
+                results.append(replace(hit, meta=copy.deepcopy(hit.meta) | marked))
+                left -= length
+        results = results[: self.top_k if top_k is None else top_k]
+        return results if self.order == "relevance" else _as_read(results)
+
+    def _choose(
+        self,
+        query: str,
+        query_embedding: list[float] | None,
+        leaves: list[Document],
+        hits: list[Document],
+        budget: int,
+    ) -> list[Document]:
+        """Choose leaves, and fuse those that follow one another."""
+        if not leaves:
+            return []
+        pool = pool_of(leaves, hits, self.length_unit)
+        scores = score(
+            pool,
+            query,
+            self._vector(query_embedding, pool),
+            scales=self.scales,
+            lexical_weight=self.lexical_weight,
+            rank_weight=self.rank_weight,
+            section_weight=self.section_weight,
+        )
         chosen = pack(
             pool,
             scores,
             budget,
             adjacency_bonus=self.adjacency_bonus,
-            section_bonus=self.section_bonus,
             floor=self.floor,
+            needs=leaf_needs(pool.texts, pool.runs, self.respect, self.language),
         )
-        results = [self._result(leaves, scores, run, hits) for run in runs(pool, chosen)]
-        if self.order == "relevance":
-            results = by_score(results)
-        left = budget - int(sum(pool.lengths[index] for index in chosen))
-        for hit in by_score(stray):
-            length = length_of(hit.content or "", self.length_unit)
-            if length <= left:
-                results.append(hit)
-                left -= length
-        return results[: self.top_k if top_k is None else top_k]
+        if chosen:
+            return [self._result(leaves, scores, run, hits) for run in runs(pool, chosen)]
+        best = self._result(leaves, scores, [int(scores.argmax())], hits)
+        return [cut(best, focus_of(best), budget, self.length_unit)]
 
-    def _read(self, hits: list[Document]) -> Steps[list[Document]]:
-        """Read the leaves of the hits and around them, sorted by source and place, in one look-up."""
-        places: dict[str, tuple[str, str, int]] = {}
-        for hit in hits:
-            meta = hit.meta
-            around = range(meta[chunks.LEAF_START] - self.reach, meta[chunks.LEAF_END] + self.reach)
-            inside = [ordinal for ordinal in around if 0 <= ordinal < meta[chunks.LEAF_COUNT]]
-            for ordinal, id_ in zip(inside, chunks.leaf_ids(meta, inside), strict=True):
-                places[id_] = (meta[chunks.SOURCE_ID], meta[chunks.SOURCE_VERSION], ordinal)
-        found = yield from read_by_ids(self.document_store, places)
-        # A hit that is a leaf itself does not depend on the store.
-        found |= {hit.id: hit for hit in hits if hit.id in places and hit.id not in found}
-        if missing := len(places) - len(found):
-            if self.raise_on_failure:
-                raise RuntimeError(f"The store does not hold {missing} of the {len(places)} leaves around the hits")
-            logger.warning("{count} leaves around the hits are not in the document store.", count=missing)
-        return [found[id_] for id_ in sorted(found, key=places.__getitem__)]
-
-    def _pool(self, leaves: list[Document]) -> Pool:
-        sources: dict[tuple[str, str], int] = {}
-        sections: dict[str, int] = {}
-        for leaf in leaves:
-            sources.setdefault((leaf.meta[chunks.SOURCE_ID], leaf.meta[chunks.SOURCE_VERSION]), len(sources))
-            sections.setdefault(leaf.meta.get(chunks.PARENT_ID, ""), len(sections))
-        texts = [leaf.content or "" for leaf in leaves]
-        return Pool(
-            sources=np.array(
-                [sources[leaf.meta[chunks.SOURCE_ID], leaf.meta[chunks.SOURCE_VERSION]] for leaf in leaves], dtype=int
-            ),
-            ordinals=np.array([leaf.meta[chunks.SPLIT_ID] for leaf in leaves], dtype=int),
-            sections=np.array(
-                [sections[parent] if (parent := leaf.meta.get(chunks.PARENT_ID)) else -1 for leaf in leaves], dtype=int
-            ),
-            # White space between leaves counts too: they are fused.
-            lengths=np.array(
-                [len(t) if self.length_unit == "character" else length_of(t, self.length_unit) for t in texts],
-                dtype=int,
-            ),
-            texts=texts,
-            vectors=np.array([leaf.embedding for leaf in leaves]) if all(leaf.embedding for leaf in leaves) else None,
-        )
+    def _vector(self, query_embedding: list[float] | None, pool: Pool) -> np.ndarray | None:
+        """Take the question's vector, if the index holds such vectors."""
+        if query_embedding is None or pool.vectors is None:
+            return None
+        if len(query_embedding) != pool.vectors.shape[1]:
+            logger.warning(
+                "The question's vector has {given} dimensions, those of the index have {held}. Words and the order of "
+                "the hits decide alone.",
+                given=len(query_embedding),
+                held=pool.vectors.shape[1],
+            )
+            return None
+        return np.array(query_embedding)
 
     def _result(self, leaves: list[Document], scores: np.ndarray, run: list[int], hits: list[Document]) -> Document:
         """Make a document of leaves that follow one another."""
         pieces = [leaves[index] for index in run]
         span = Span(pieces[0].meta[chunks.START], pieces[-1].meta[chunks.END])
-        best = leaves[max(run, key=lambda index: scores[index])]
-        behind = [hit for hit in hits if _source(hit) == _source(best) and _overlaps(hit, span)]
-        document = fuse(pieces, span, replace(best, meta=copy.deepcopy(best.meta)))
-        matched = {chunks.MATCHED_SPANS: hit_spans(behind), chunks.EXPANDED_FROM: [hit.id for hit in behind]}
-        meta = document.meta | (matched if behind else {})
-        return replace(document, meta=meta, score=float(max(scores[index] for index in run)))
+        best = max(run, key=lambda index: scores[index])
+        document = fuse(pieces, span, leaves[best])
+        near = [hit for hit in hits if source_of(hit) == source_of(document) and self._reaches(hit, document)]
+        inside = [hit for hit in near if (own := extent_of(hit.meta)) and own.overlaps(span)]
+        meta = copy.deepcopy(document.meta) | {
+            chunks.MATCHED_SPANS: hit_spans(inside or [replace(leaves[best], score=float(scores[best]))]),
+            chunks.EXPANDED_FROM: [hit.id for hit in inside or near],
+        }
+        return replace(document, meta=meta, score=float(scores[best]))
+
+    def _reaches(self, hit: Document, document: Document) -> bool:
+        start, end = hit.meta[chunks.LEAF_START] - self.reach, hit.meta[chunks.LEAF_END] + self.reach
+        return bool(start < document.meta[chunks.LEAF_END] and document.meta[chunks.LEAF_START] < end)
 
 
-def _has_place(hit: Document) -> bool:
-    return chunks.LEAF_COUNT in hit.meta and chunks.leaf_range(hit.meta) is not None
+def _as_read(documents: list[Document]) -> list[Document]:
+    """Sort spans by their sources, the one that comes first now first, and by their place there."""
+    sources: dict[Hashable, int] = {}
+    for document in documents:
+        sources.setdefault(_source_or_id(document), len(sources))
+    return sorted(documents, key=lambda each: (sources[_source_or_id(each)], each.meta.get(chunks.START) or 0))
 
 
-def _source(document: Document) -> tuple[str, str]:
-    return document.meta[chunks.SOURCE_ID], document.meta[chunks.SOURCE_VERSION]
-
-
-def _overlaps(hit: Document, span: Span) -> bool:
-    own = chunks.span_of(hit.meta)
-    return own is not None and own.overlaps(span)
+def _source_or_id(document: Document) -> Hashable:
+    return source_of(document) if has_leaves(document) else document.id

@@ -1,91 +1,86 @@
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from haystack_adv_retrieval.core.packing import Pool, lexical_scores, pack, runs, score, spread, surroundings
+from haystack_adv_retrieval.core.evidence import Pool
+from haystack_adv_retrieval.core.packing import pack, runs
 
 
-def pool(lengths: list[int], sources: list[int] | None = None, sections: list[int] | None = None) -> Pool:
+def pool(lengths: list[int], sources: list[int] | None = None) -> Pool:
     count = len(lengths)
     return Pool(
-        sources=np.array(sources or [0] * count),
+        sources=np.array(sources or [0] * count, dtype=int),
         ordinals=np.arange(count),
-        sections=np.array(sections or [-1] * count),
-        lengths=np.array(lengths),
-        texts=[f"leaf number {index} of many" for index in range(count)],
+        sections=np.zeros(count, dtype=int),
+        lengths=np.array(lengths, dtype=int),
+        texts=["x" * length for length in lengths],
     )
 
 
-def test_surroundings_weigh_near_leaves_of_the_same_source():
-    weights = surroundings(pool([1] * 4, sources=[0, 0, 0, 1]), radius=1)
-    assert weights.tolist() == [[1, 0.5, 0, 0], [0.5, 1, 0.5, 0], [0, 0.5, 1, 0], [0, 0, 0, 1]]
-
-
-def test_words_of_the_question_count_more_where_they_are_rare():
-    texts = ["the weir is old", "the mill is old", "the moss is old"]
-    scores = lexical_scores("the weir", texts, [])
-    assert scores.argmax() == 0
-    assert scores[1] == pytest.approx(scores[2])
-
-
-def test_a_leaf_among_relevant_ones_beats_one_that_stands_alone():
-    vectors = np.array([[1.0, 0.0], [0.8, 0.6], [1.0, 0.0], [0.0, 1.0], [0.0, 1.0], [0.8, 0.6], [0.0, 1.0], [0.0, 1.0]])
-    leaves = Pool(**(vars(pool([10] * 8)) | {"vectors": vectors}))
-    scores = score(leaves, "xyz", np.array([1.0, 0.0]), scales=[1], lexical_weight=1.0)
-    assert scores[1] > scores[5]
-
-
-def test_without_vectors_the_words_alone_decide():
-    leaves = Pool(
-        **(vars(pool([10] * 3)) | {"texts": ["a quiet grey stone", "the old weir holds", "moss on the wall"]})
-    )
-    assert score(leaves, "weir", None, [1], 1.0).argmax() == 1
+def test_the_best_come_first_until_the_budget_is_full():
+    assert pack(pool([10] * 4), np.array([0.1, 0.9, 0.5, 0.7]), 20) == [1, 3]
+    assert pack(pool([10] * 4), np.array([0.1, 0.9, 0.5, 0.7]), 9) == []
+    assert pack(pool([]), np.array([]), 9) == []
 
 
 def test_a_neighbour_is_drawn_in_and_a_gap_is_closed():
-    scores = np.array([1.0, 0.3, 0.9, 0.35, 0.0])
-    assert pack(pool([10] * 5), scores, 30, adjacency_bonus=0.0) == [0, 2, 3]
-    assert pack(pool([10] * 5), scores, 30, adjacency_bonus=0.1) == [0, 1, 2]
+    scores = np.array([1.0, 0.3, 0.9, 0.45, 0.0])
+    assert pack(pool([10] * 5), scores, 30) == [0, 2, 3]
+    assert pack(pool([10] * 5), scores, 30, adjacency_bonus=0.2) == [0, 1, 2]
 
 
-def test_a_section_grows_whole_where_much_of_it_is_taken():
-    leaves = pool([10] * 6, sections=[0, 0, 0, 0, 1, 1])
-    scores = np.array([1.0, 0.9, 0.8, 0.1, 0.5, 0.4])
-    assert pack(leaves, scores, 40, adjacency_bonus=0.0) == [0, 1, 2, 4]
-    assert pack(leaves, scores, 40, adjacency_bonus=0.0, section_bonus=1.0) == [0, 1, 2, 3]
+def test_nothing_is_drawn_in_across_a_gap():
+    scores = np.array([1.0, 0.3, 0.4])
+    assert pack(pool([10] * 3, sources=[0, 1, 1]), scores, 20, adjacency_bonus=0.2) == [0, 2]
+
+
+def test_once_a_better_one_does_not_fit_only_what_touches_is_added():
+    lengths, scores = [10, 5, 50, 5, 5], np.array([1.0, 0.1, 0.9, 0.5, 0.4])
+    assert pack(pool(lengths), scores, 30) == [0, 1]
+    assert pack(pool([50, 5, 5]), np.array([1.0, 0.5, 0.4]), 30) == [1, 2]  # nothing was taken yet
 
 
 def test_the_floor_ends_packing_early():
     assert pack(pool([10] * 3), np.array([1.0, 0.6, 0.4]), 100, floor=0.5) == [0, 1]
 
 
-@given(
-    st.lists(st.tuples(st.integers(1, 40), st.integers(0, 2), st.floats(0, 2)), max_size=40),
-    st.integers(1, 200),
-    st.floats(0, 1),
-    st.floats(0, 2),
-)
-def test_the_budget_is_never_exceeded_and_nothing_that_fits_is_left(leaves, budget, adjacency, section):
-    leaves = sorted(leaves, key=lambda leaf: leaf[1])
-    made = pool(
-        [leaf[0] for leaf in leaves], [leaf[1] for leaf in leaves] or None, [leaf[1] for leaf in leaves] or None
-    )
-    scores = np.array([leaf[2] for leaf in leaves])
-    taken = pack(made, scores, budget, adjacency_bonus=adjacency, section_bonus=section)
+def test_a_leaf_brings_what_it_needs_as_far_as_it_fits():
+    scores, needs = np.array([0.0, 0.1, 0.2, 1.0]), [[], [0], [], [1]]
+    assert pack(pool([10] * 4), scores, 30, needs=needs) == [0, 1, 3]
+    assert pack(pool([10] * 4), scores, 30, needs=needs, floor=0.9) == [0, 1, 3]
+    assert pack(pool([10] * 4), scores, 25, needs=needs) == [2, 3]
+
+
+@st.composite
+def pools(draw):
+    leaves = draw(st.lists(st.tuples(st.integers(1, 40), st.integers(0, 2), st.floats(0, 1)), max_size=40))
+    lengths, sources, scores = zip(*sorted(leaves, key=lambda leaf: leaf[1]), strict=True) if leaves else ((), (), ())
+    index = st.lists(st.integers(0, max(0, len(leaves) - 1)), max_size=3)
+    needs = draw(st.lists(index, min_size=len(leaves), max_size=len(leaves)))
+    return pool(list(lengths), list(sources)), np.array(scores, dtype=float), needs
+
+
+@given(pools(), st.integers(1, 200), st.floats(0, 1))
+def test_the_budget_is_never_exceeded_and_what_touches_and_fits_is_never_left(made, budget, bonus):
+    leaves, scores, needs = made
+    taken = pack(leaves, scores, budget, adjacency_bonus=bonus, needs=needs)
     assert taken == sorted(set(taken))
-    left = budget - sum(made.lengths[index] for index in taken)
+    left = budget - leaves.lengths[taken].sum()
     assert left >= 0
-    assert all(made.lengths[index] > left for index in set(range(len(leaves))) - set(taken))
+    before = [run[0] - 1 for run in runs(leaves, taken) if leaves.follows[run[0]]]
+    after = [run[-1] + 1 for run in runs(leaves, taken) if leaves.follows[run[-1] + 1 :][:1].any()]
+    assert all(leaves.lengths[other] > left for other in before + after)
+
+
+@given(pools(), st.floats(0, 1))
+def test_with_enough_budget_everything_above_the_floor_is_taken(made, floor):
+    leaves, scores, _ = made
+    taken = pack(leaves, scores, 10_000, floor=floor)
+    assert taken == [index for index, value in enumerate(scores) if value >= floor * scores.max()]
 
 
 def test_runs_join_what_follows_one_another_in_a_source():
     made = pool([1] * 5, sources=[0, 0, 0, 1, 1])
     assert runs(made, [0, 1, 3, 4]) == [[0, 1], [3, 4]]
     assert runs(made, [1, 2, 3]) == [[1, 2], [3]]
-
-
-def test_equal_values_spread_to_nothing():
-    assert spread(np.array([3.0, 3.0])).tolist() == [0.0, 0.0]
-    assert spread(np.array([])).tolist() == []
-    assert spread(np.array([1.0, 3.0, 2.0])).tolist() == [0.0, 1.0, 0.5]
+    assert runs(made, []) == []

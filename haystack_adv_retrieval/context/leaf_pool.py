@@ -1,0 +1,86 @@
+"""The leaves around hits: which they are, and what packing has to know of them."""
+
+from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Set as AbstractSet
+
+import numpy as np
+from haystack import Document
+
+from haystack_adv_retrieval.context.budgets import LengthUnit, length_of
+from haystack_adv_retrieval.core import chunks
+from haystack_adv_retrieval.core.evidence import Pool
+
+
+def has_leaves(hit: Document) -> bool:
+    """Tell whether a hit says which leaves it consists of."""
+    return chunks.LEAF_COUNT in hit.meta and chunks.leaf_range(hit.meta) is not None
+
+
+def source_of(chunk: Document) -> tuple[str, str]:
+    """Read the source of a chunk, and its version."""
+    return chunk.meta[chunks.SOURCE_ID], chunk.meta[chunks.SOURCE_VERSION]
+
+
+def ids_around(hits: Iterable[Document], reach: int, pool_size: int) -> list[str]:
+    """
+    Compute the ids of the leaves of hits and of those around them.
+
+    :param hits: Hits with leaves, the most promising first.
+    :param reach: How many leaves on each side.
+    :param pool_size: How many ids at most.
+    :returns: Distinct ids, those of the first hit first.
+    """
+    ids: dict[str, None] = {}
+    for hit in hits:
+        around = range(hit.meta[chunks.LEAF_START] - reach, hit.meta[chunks.LEAF_END] + reach)
+        ids |= dict.fromkeys(chunks.leaf_ids(hit.meta, around[: reach + pool_size]))
+        if len(ids) >= pool_size:
+            break
+    return list(ids)[:pool_size]
+
+
+def lost_leaves(hit: Document, missing: AbstractSet[str], pool_size: int) -> list[str]:
+    """
+    Find out whether nothing is left of a hit because the store does not hold its leaves.
+
+    :param hit: A hit with leaves.
+    :param missing: Ids that were looked for in vain.
+    :param pool_size: How many ids were looked for at most.
+    :returns: The ids of its leaves if they are all missing; none if there are leaves, or if it is a leaf itself.
+    """
+    own = chunks.leaf_ids(hit.meta, (chunks.leaf_range(hit.meta) or range(0))[:pool_size])
+    return own if missing >= set(own) and hit.id not in own else []
+
+
+def pool_of(leaves: Sequence[Document], hits: Sequence[Document], length_unit: LengthUnit) -> Pool:
+    """
+    Gather what packing has to know.
+
+    :param leaves: The leaves, sorted by source and place.
+    :param hits: The hits with leaves that they are around, the most promising first.
+    :param length_unit: What the budget counts.
+    :returns: The pool, without vectors if the leaves have none or not all of one dimension.
+    """
+    texts = [leaf.content or "" for leaf in leaves]
+    numbers: dict[Hashable, int] = {}
+    sources = _numbered([source_of(leaf) for leaf in leaves], numbers)
+    ordinals = np.array([leaf.meta[chunks.SPLIT_ID] for leaf in leaves], dtype=int)
+    ranks = np.zeros(len(leaves))
+    for rank, hit in enumerate(hits):
+        start, end = hit.meta[chunks.LEAF_START], hit.meta[chunks.LEAF_END]
+        inside = (sources == numbers.get(source_of(hit), -1)) & (ordinals >= start) & (ordinals < end)
+        ranks[inside] = np.maximum(ranks[inside], 1 - rank / len(hits))
+    dimensions = {len(leaf.embedding) if leaf.embedding else 0 for leaf in leaves}
+    return Pool(
+        sources=sources,
+        ordinals=ordinals,
+        sections=_numbered([(*source_of(leaf), leaf.meta.get(chunks.HEADINGS)) for leaf in leaves], {}),
+        lengths=np.array([length_of(text, length_unit) for text in texts], dtype=int),
+        texts=texts,
+        vectors=np.array([leaf.embedding for leaf in leaves]) if len(dimensions) == 1 and dimensions != {0} else None,
+        ranks=ranks,
+    )
+
+
+def _numbered(keys: Iterable[Hashable], numbers: dict[Hashable, int]) -> np.ndarray:
+    return np.array([numbers.setdefault(key, len(numbers)) for key in keys], dtype=int)
