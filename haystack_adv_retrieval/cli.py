@@ -14,7 +14,7 @@ import yaml
 from haystack import Document
 from huggingface_hub.utils.tqdm import disable_progress_bars
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, Task, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
 from haystack_adv_retrieval.components.section_summarizer import SectionSummarizer
@@ -224,12 +224,18 @@ def _json(option: str, value: str) -> Any:
         raise ValueError(f"{option} must be JSON, got {value!r}: {error}") from error
 
 
+class _LeavesPerSecond(ProgressColumn):
+    def render(self, task: Task) -> Text:
+        return Text(f"{task.fields['leaves'] / task.elapsed if task.elapsed else 0:.0f}/s")
+
+
 def _progress() -> Progress:
     return Progress(
         TextColumn("{task.description}"),
         BarColumn(),
         MofNCompleteColumn(),
-        TextColumn("sources, {task.fields[leaves]} leaves embedded"),
+        TextColumn("sources, {task.fields[leaves]} leaves embedded,"),
+        _LeavesPerSecond(),
         TimeElapsedColumn(),
         console=console,
         transient=True,
