@@ -214,7 +214,7 @@ class HierarchicalSplitter:
             unit = "leaf" if level == len(levels) else "block"
             documents: list[Document] = []
             for family, siblings in enumerate(families):
-                common = shared | {chunks.UNIT: unit, chunks.LEVEL: level}
+                common = user | shared | {chunks.UNIT: unit, chunks.LEVEL: level}
                 if level > 1:
                     parent = parents[family]
                     common[chunks.PARENT_ID] = parent.id
@@ -222,16 +222,11 @@ class HierarchicalSplitter:
                     common[chunks.PARENT_END] = parent.meta[chunks.END]
                 for span in siblings:
                     split_id = len(documents)
-                    meta = {
-                        **(user if is_flat else copy.deepcopy(user)),
-                        **common,
-                        chunks.SPLIT_ID: split_id,
-                        chunks.START: span.start,
-                        chunks.END: span.end,
-                        chunks.LEAF_START: firsts[split_id],
-                        chunks.LEAF_END: firsts[split_id + 1],
-                        **outline.at(span.start),
-                    }
+                    meta = common.copy() if is_flat else copy.deepcopy(common)
+                    meta[chunks.SPLIT_ID] = split_id
+                    meta[chunks.START], meta[chunks.END] = span
+                    meta[chunks.LEAF_START], meta[chunks.LEAF_END] = firsts[split_id], firsts[split_id + 1]
+                    meta.update(outline.at(span.start))
                     address = chunks.chunk_id(source[chunks.SOURCE_ID], source[chunks.SOURCE_VERSION], level, split_id)
                     documents.append(Document(address, span.text(text), None, meta))
             result.append(documents)

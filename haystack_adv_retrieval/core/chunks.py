@@ -93,7 +93,7 @@ def source_record_id(source_id: str) -> str:
 def chunk_id(source_id: str, source_version: str, level: int, split_id: int) -> str:
     """Compute the id of a chunk from its address."""
     address = _begun(source_id, source_version, level).copy()
-    address.update(_framed(split_id))
+    address.update(b"%d:%d" % (len(str(split_id)), split_id))
     return str(address.hexdigest())
 
 

@@ -74,8 +74,8 @@ class Hierarchy:
         return levels
 
     def _each_sentence(self, span: Span, size: int) -> Iterator[Span]:
-        pieces = tile(self._text, self._cuts(span.start, span.end), span)
-        for piece in self._join(pieces, self._says_nothing, size):
+        borders = itertools.pairwise([span.start, *self._cuts(span.start, span.end), span.end])
+        for piece in self._join([Span(*ends) for ends in borders], self._says_nothing, size):
             yield from self._cut(piece, size)
 
     def _fill(self, span: Span, size: int, overlap: int = 0) -> Iterator[Span]:
@@ -142,7 +142,7 @@ class Hierarchy:
             return _nearest(self._sentences, first, last, target)
         block = self._blocks[bisect_right(self._starts, fresh) - 1]
         strong = (_LINE, fresh) if block.kind in ATOMIC else (_CLAUSE, earliest - 1)
-        for pattern, start in (strong, (_WORD, fresh)):
+        for pattern, start in (strong, (_WORD, earliest - 1), (_WORD, fresh)):
             cuts = [match.end() for match in pattern.finditer(self._text, start, latest + 1)]
             while cuts:
                 cut = _nearest(cuts, min(bisect_left(cuts, earliest), len(cuts) - 1), len(cuts), target)
