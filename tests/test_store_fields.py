@@ -1,8 +1,9 @@
 import pytest
 from haystack import Document
 from haystack.document_stores.in_memory import InMemoryDocumentStore
-from portable_stores import STORES, filled_store, postgres_uri  # noqa: F401
+from portable_stores import STORES, filled_store
 
+from haystack_adv_retrieval.document_stores.qdrant_edge_document_store import QdrantEdgeDocumentStore
 from haystack_adv_retrieval.store_fields import schema_from_store, schema_from_store_async
 
 DOCUMENTS = [
@@ -27,9 +28,12 @@ DOCUMENTS = [
 ]
 
 
+TITLES = [document.meta["title"] for document in DOCUMENTS]
+
+
 @pytest.fixture(scope="module", params=STORES)
 def store(request, tmp_path_factory):
-    return filled_store(request.param, request, DOCUMENTS, tmp_path_factory.mktemp("fields"))
+    return filled_store(request.param, DOCUMENTS, tmp_path_factory.mktemp("fields"))
 
 
 def plain(fields):
@@ -45,10 +49,12 @@ def test_every_store_tells_the_same_fields(store):
         "published": {"type": "date", "minimum": "2030-03-01", "maximum": "2033-03-04T09:30:00+00:00"},
         "rating": {"type": "float", "minimum": 0.5, "maximum": 3.5},
         "title": {"type": "str"},
-        "year": {"type": "int", "minimum": 2020, "maximum": 2023},
+        "year": {"type": "int", "unit": "year", "minimum": 2020, "maximum": 2023},
     }
     elements = bool(store.filter_documents({"field": "meta.tags", "operator": "in", "value": ["red"]}))
-    assert tags == {"type": "list[str]"} | ({"operators": ["in", "not in"]} if elements else {})
+    assert tags == {"type": "list[str]", "values": ["blue", "red"]} | (
+        {"operators": ["in", "not in"]} if elements else {}
+    )
     assert elements == (type(store).__name__ == "QdrantDocumentStore")
 
 
@@ -62,13 +68,47 @@ async def test_async_tells_the_same():
     assert plain(await schema_from_store_async(store)) == plain(schema_from_store(store))
 
 
+def test_in_an_index_only_the_source_records_are_read(tmp_path):
+    store = QdrantEdgeDocumentStore(str(tmp_path))
+    try:
+        units = [("source", "memo", 3), ("leaf", "memo", 3), ("leaf", "hidden", "mixed")]
+        for number, (unit, kind, pages) in enumerate(units):
+            meta = {"unit": unit, "kind": kind, "pages": pages, "source_id": "s"}
+            store.write_documents([Document(id=f"{number:064x}", content="x", meta=meta)])
+        fields = plain(schema_from_store(store))
+    finally:
+        store.close()
+    assert fields == {"kind": {"type": "str", "values": ["memo"]}, "pages": {"type": "int", "minimum": 3, "maximum": 3}}
+
+
+def test_a_field_that_names_documents_is_no_enumeration(store):
+    assert plain(schema_from_store(store, names=["title"])) == {"title": {"type": "str", "values": TITLES}}
+    many = InMemoryDocumentStore(shared=False)
+    many.write_documents(
+        [Document(content=str(n), meta={"title": f"Title {n}", "kind": "ab"[n % 2]}) for n in range(12)]
+    )
+    assert plain(schema_from_store(many)) == {
+        "kind": {"type": "str", "values": ["a", "b"]},
+        "title": {"type": "str"},
+    }
+
+
+def test_fields_of_mixed_types_are_left_out():
+    store = InMemoryDocumentStore(shared=False)
+    store.write_documents(
+        [Document(content=str(value), meta={"a": value, "unit": "source"}) for value in (1, "x", True)]
+    )
+    assert schema_from_store(store) == []
+
+
 def test_an_empty_store_has_no_fields():
     assert schema_from_store(InMemoryDocumentStore(shared=False)) == []
 
 
 def test_a_store_without_these_methods_is_refused_by_name():
     class Plain:
-        pass
+        def filter_documents(self, filters):
+            return [] if filters else None
 
     with pytest.raises(ValueError, match=r"Plain lacks .*get_metadata_fields_info.*metadata_fields"):
         schema_from_store(Plain())
