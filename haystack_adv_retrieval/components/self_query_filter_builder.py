@@ -117,6 +117,8 @@ class SelfQueryFilterBuilder:
             raise ValueError(f"cache_size must be at least 0, got {cache_size}")
         if metadata_fields is None and document_store is None:
             raise ValueError("metadata_fields or document_store is needed, got None for both")
+        if base_filters and "operator" not in base_filters:
+            raise ValueError(f"base_filters must be a Haystack filter, got {base_filters!r}")
         fields = FilterSchema(metadata_fields or [])
         self.metadata_fields = None if metadata_fields is None else fields.to_dicts()
         self.chat_generator = chat_generator
@@ -216,7 +218,8 @@ class SelfQueryFilterBuilder:
         :param query: The question.
         :param base_filters: A filter that the result satisfies in addition to that of the init parameter.
         :returns:
-            - `query`: The text to search for; the question itself if its words are conditions only.
+            - `query`: The text to search for: the question without its conditions, or the whole question if nothing
+              else is left.
             - `filters`: A Haystack filter; empty if there is nothing to filter by.
             - `relaxations`: Ever looser filters, for `FilteredRetriever`: without the conditions on the least certain
               field, and so on to `base_filters` alone.
@@ -283,10 +286,9 @@ class SelfQueryFilterBuilder:
             failure = f"the model could not be used: {error}"
             return replace(rules, failure=failure) if rules else Understanding("none", query, failure=failure)
         understood = understand_reply(query, filters, search, vocabulary.schema, today, self.threshold, rules)
-        if self.cache_size:
-            while len(self._replies) >= self.cache_size:
-                self._replies.pop(next(iter(self._replies)), None)
-            self._replies[key] = understood
+        self._replies[key] = understood
+        for oldest in list(self._replies)[: max(0, len(self._replies) - self.cache_size)]:
+            self._replies.pop(oldest, None)
         return understood
 
     def _ask(self, query: str, schema: FilterSchema, today: date) -> Steps[tuple[Any, str]]:
