@@ -3,7 +3,12 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from haystack import Document
 from haystack.components.converters import HTMLToDocument, PyPDFToDocument
+from haystack.document_stores.in_memory import InMemoryDocumentStore
+from haystack.utils.filters import document_matches_filter
+
+from haystack_adv_retrieval.components.self_query_filter_builder import SelfQueryFilterBuilder
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
 HANDBOOK = EXAMPLES / "handbook"
@@ -74,3 +79,15 @@ def test_the_pdf_is_what_its_script_writes(tmp_path: Path, monkeypatch: pytest.M
 
     main(tmp_path / "warranty.pdf")
     assert text_of(tmp_path / "warranty.pdf") == texts["warranty.pdf"]
+
+
+def test_no_filter_read_from_a_question_hides_its_answer():
+    store = InMemoryDocumentStore(shared=False)
+    store.write_documents([Document(content=name, meta=meta | {"unit": "source"}) for name, meta in METADATA.items()])
+    builder = SelfQueryFilterBuilder(document_store=store, method="rules")
+    results = [(row, builder.run(query=row["question"])) for row in QUESTIONS]
+    filtered = [(row, result["filters"]) for row, result in results if result["filters"]]
+    assert len(filtered) >= 9
+    for row, filters in filtered:
+        assert document_matches_filter(filters, Document(meta=METADATA[row["source"]])), row["question"]
+    assert sum(bool(result["report"]["unexplained"]) for _, result in results) <= 5  # a model would be asked

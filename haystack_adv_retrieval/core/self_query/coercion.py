@@ -30,6 +30,7 @@ class Exact:
     value: str | bool
     certainty: float = 1.0
     is_point = True
+    partial = False
 
     @property
     def shown(self) -> str:
@@ -45,12 +46,14 @@ class Interval:
     :param low: The least value that it stands for.
     :param high: The greatest value that it stands for, or with `open_end` the first after it.
     :param open_end: Whether `high` is outside.
+    :param partial: Whether only a part of it is meant, as a quarter is of its year.
     :param shown: What was understood.
     """
 
     low: Any
     high: Any
     open_end: bool = False
+    partial: bool = False
     shown: str = ""
     certainty = 1.0
 
@@ -127,16 +130,14 @@ def _number(field: MetadataField, value: Any) -> float:
 def _integer(field: MetadataField, value: Any, today: date, _: float) -> Interval:
     if field.unit == "year" and isinstance(value, str | Period):
         period = value if isinstance(value, Period) else parse_period(value, today)
-        if not period.years:
-            raise ValueError("it is not made of whole years")
-        low, high = period.years
+        (low, high), partial = period.around_years, not period.years
     else:
         number = _number(field, value)
-        low, high = math.ceil(number), math.floor(number)
+        low, high, partial = math.ceil(number), math.floor(number), False
     largest = field.maximum if isinstance(field.maximum, int) else 0
     if max(abs(low), abs(high), largest) > _LARGEST_INT:
         return _rounded(low, high)
-    return Interval(low, high, shown=f"{low}" if low == high else f"{low} to {high}")
+    return Interval(low, high, partial=partial, shown=f"{low}" if low == high else f"{low} to {high}")
 
 
 def _decimal(field: MetadataField, value: Any, _: date, __: float) -> Interval:

@@ -187,6 +187,10 @@ class _Repair:
 
 def _portable(name: str, comparison: str, meant: Sequence[Exact | Interval], certainty: float) -> Expression:
     """Write a comparison with what all stores have: no equality of decimals or dates, no NOT, no empty `in`."""
+    if any(one.partial for one in meant):
+        if comparison in ("!=", "not in"):
+            raise ValueError("a part of a year cannot be excluded by the year")
+        comparison = {">": ">=", "<": "<="}.get(comparison, comparison)
     certainty *= min(one.certainty for one in meant)
     points = [one.value if isinstance(one, Exact) else one.low for one in meant if one.is_point]
     if comparison in ("in", "not in"):

@@ -56,7 +56,12 @@ class Period:
     def years(self) -> tuple[int, int] | None:
         """The first and the last year, if the period is made of whole years."""
         whole = (self.start.month, self.start.day, self.end.month, self.end.day) == (1, 1, 1, 1)
-        return (self.start.year, self.end.year - 1) if whole else None
+        return self.around_years if whole else None
+
+    @property
+    def around_years(self) -> tuple[int, int]:
+        """The first and the last year that the period has a day in."""
+        return self.start.year, (self.end - timedelta(1)).year
 
 
 _Groups = dict[str, str]

@@ -108,6 +108,11 @@ def parse_quantity(text: str) -> Quantity:
     return quantity
 
 
+def is_unit(word: str) -> bool:
+    """Tell whether a word is a unit that can be converted, or money."""
+    return _singular(word) in _SCALE | _MONEY
+
+
 def digits(text: str) -> str:
     """
     Write the numbers in words as digits.

@@ -8,11 +8,11 @@ reported, so that a model can be asked instead.
 import re
 from dataclasses import dataclass, replace
 from datetime import date
-from functools import partial
 from itertools import pairwise
 from typing import Any
 
 from haystack_adv_retrieval.core.filter_schema import NEGATED, MetadataField
+from haystack_adv_retrieval.core.self_query.contexts import in_context
 from haystack_adv_retrieval.core.self_query.filter_tree import Clause, Expression, Group
 from haystack_adv_retrieval.core.self_query.periods import time_ago
 from haystack_adv_retrieval.core.self_query.quantities import Quantity
@@ -56,7 +56,12 @@ def read_question(question: str, vocabulary: Vocabulary, today: date) -> QueryRe
 
 @dataclass(frozen=True)
 class _Condition:
-    """What the words from `start` to `end` (exclusive) ask; `field` and `values` if it is (not) to be equal to them."""
+    """
+    What the words from `start` to `end` (exclusive) ask.
+
+    `field` and `values` are set if it is (not) to be equal to them. `partly` says that the condition is wider than the
+    words, as the year 2023 is for "Q3 2023", so that the words are worth searching for, too.
+    """
 
     start: int
     end: int
@@ -64,22 +69,13 @@ class _Condition:
     field: MetadataField | None = None
     values: tuple[Any, ...] = ()
     negated: bool = False
+    partly: bool = False
 
 
-# Where words are no conditions: a pattern over kinds, and which kinds in it become which other.
-_CONTEXT = [
-    (r"m(?=s*N)", "m", "c"),
-    (r"m", "m", "i"),
-    (r"y(?!s*P)", "y", "s"),
-    (r"f(?!s*[PN])", "f", "i"),
-    (r"O(?=s*P)", "O", "s"),
-    (r"O", "O", "A"),
-    (r"A[shuwaoV~]*", "V~", "w"),  # "about German beer": what a text is about is to be searched
-    (r"us*V(?=[w~])", "V", "w"),  # "the history of French cooking"
-    (r"V(?=us*[w~])", "V", "w"),  # "the marketing of ferries"
-]
-# "How do I make a jacket waterproof?" asks about a kind of thing, not for texts that have this value.
-_GENERAL = re.compile(r"\W*(?:how|why|what\s+(?:is|are)\s+an?|what\s+does)\b", re.IGNORECASE)
+_YEAR = re.compile(r"\d{4}")
+# In "high latency" or "French cooking" the value describes a thing; in "French chicken recipes", what is searched for,
+# and a plural describes nothing: "policies apply".
+_LONE_NOUN = re.compile(r"[w~]+(?![w~hV#])")
 
 _GAP = "[shiu]*"
 # How conditions are said, the longest first: "from 2 to 4 kg", "older than 3 years", "rated at least 4", "2 or more".
@@ -90,7 +86,7 @@ _FORMS = [
     for form in (
         r"(?P<explicit>E)",
         r"(?P<between>b)s*(?P<low>[PN])s*[ta]s*(?P<high>[PN])",
-        r"f?s*(?P<low>[PN])s*t\s*(?P<high>[PN])",
+        r"f?s*(?P<low>[PN])s*ts*(?P<high>[PN])",
         r"(?P<age>g)s*(?P<low>N)",
         r"(?P<order>[cyt])s*(?P<low>[PN])",
         r"f?s*(?P<low>[PN])s*(?P<order>p)",
@@ -100,28 +96,22 @@ _FORMS = [
 ]
 
 
-def _changed(kinds: str, other: str, match: re.Match[str]) -> str:
-    return re.sub(f"[{kinds}]", other, match.group())
-
-
 class _Reader:
     def __init__(self, question: str, vocabulary: Vocabulary, today: date) -> None:
         self.question, self.vocabulary, self.today = question, vocabulary, today
         self.words = vocabulary.words(question, today)
-        self.kinds = "".join(word.kind for word in self.words)
-        if _GENERAL.match(question):
-            self.kinds = self.kinds.replace("V", "w")
-        for pattern, kinds, other in _CONTEXT:
-            self.kinds = re.sub(pattern, partial(_changed, kinds, other), self.kinds)
+        self.kinds = in_context("".join(word.kind for word in self.words), question)
         self.conditions: list[_Condition] = []
 
     def find_conditions(self) -> None:
         for form in _FORMS:
             for match in form.finditer(self.kinds):
                 condition = self._condition(match)
-                self.conditions += [condition] if condition else []
-                start, end = (condition.start, condition.end) if condition else match.span()
-                self._mark(start, end, "#" if condition else "?")
+                if condition:
+                    self.conditions.append(condition)
+                    self._mark_read(condition)
+                else:
+                    self._mark(*match.span(), "?")
         self.conditions.sort(key=lambda condition: condition.start)
 
     def _condition(self, match: re.Match[str]) -> _Condition | None:
@@ -134,11 +124,17 @@ class _Reader:
                     field, tree = self._meaning(said, said[place].means if place else None)
                 except ValueError:
                     continue
-                if isinstance(tree, Clause):
-                    values = (tree.value,) if tree.operator == "==" else ()
-                    tree = replace(tree, operator=NEGATED[tree.operator]) if negated else tree
-                    return _Condition(match.start(), end, tree, field if values else None, values, negated)
-                return _Condition(match.start(), end, Group("NOT", (tree,)) if negated else tree, negated=negated)
+                partly = field in self.vocabulary.years and any(
+                    word.kind == "P" and not word.means.years for word in said.values()
+                )
+                if partly and negated:
+                    continue
+                read = _Condition(match.start(), end, tree, negated=negated, partly=partly)
+                if isinstance(tree, Group):
+                    return replace(read, tree=Group("NOT", (tree,))) if negated else read
+                if tree.operator == "==":
+                    read = replace(read, field=field, values=(tree.value,))
+                return replace(read, tree=replace(tree, operator=NEGATED[tree.operator])) if negated else read
         return None
 
     def _meaning(self, said: dict[str, Word], named: MetadataField | None) -> tuple[MetadataField, Clause | Group]:
@@ -166,8 +162,8 @@ class _Reader:
     def _bound(self, words: list[Word], named: MetadataField | None) -> tuple[MetadataField, list[Any]]:
         """Find the field of periods or quantities, and their values there."""
         if all(word.kind == "P" for word in words) and named not in self.vocabulary.numeric:
-            whole_years = all(word.means.years for word in words)
-            fields = self.vocabulary.years if whole_years and len(self.vocabulary.years) == 1 else self.vocabulary.dates
+            by_year = all(word.means.years or (not self.vocabulary.dates and self._has_year(word)) for word in words)
+            fields = self.vocabulary.years if by_year and len(self.vocabulary.years) == 1 else self.vocabulary.dates
             (field,) = [named] if named else fields
             return field, [word.means for word in words]
         quantities = [self._quantity(word) for word in words]
@@ -179,6 +175,9 @@ class _Reader:
         complete = [q if q.unit else replace(last, number=q.number) for q in quantities]
         return field, [quantity.in_unit(field.unit, (field.name, *field.aliases)) for quantity in complete]
 
+    def _has_year(self, word: Word) -> bool:
+        return bool(_YEAR.search(self.question, word.start, word.end))
+
     def _quantity(self, word: Word) -> Quantity:
         """Take a period for the number that it looks like: "price under 2000"."""
         return word.means if word.kind == "N" else Quantity(float(self.question[word.start : word.end]))
@@ -188,7 +187,7 @@ class _Reader:
         merged: list[_Condition] = []
         for condition in self.conditions:
             if merged and (both := self._set_of(merged[-1], condition)):
-                self._mark(both.start, both.end, "#")
+                self._mark_read(both)
                 merged[-1] = both
             else:
                 merged.append(condition)
@@ -203,7 +202,7 @@ class _Reader:
             return None
         values = one.values + other.values
         tree = Clause(one.field.name, "not in" if one.negated else "in", values, CERTAINTY)
-        return _Condition(one.start, other.end, tree, one.field, values, one.negated)
+        return _Condition(one.start, other.end, tree, one.field, values, one.negated, one.partly or other.partly)
 
     def join_alternatives(self) -> None:
         """Read what stands around "or" as alternatives: "Nordkap stoves or Pinewood tents"."""
@@ -221,9 +220,10 @@ class _Reader:
             elif any(condition.negated for condition in run):
                 self._mark(run[0].start, run[-1].end, "?")
             else:
-                self._mark(run[0].start, run[-1].end, "#")
                 tree = Group("OR", tuple(Group("AND", tuple(trees)) for trees in alternatives))
-                joined.append(_Condition(run[0].start, run[-1].end, tree))
+                partly = any(condition.partly for condition in run)
+                joined.append(_Condition(run[0].start, run[-1].end, tree, partly=partly))
+                self._mark_read(joined[-1])
         self.conditions = joined
 
     def _runs(self) -> list[list[_Condition]]:
@@ -245,7 +245,10 @@ class _Reader:
             left = "n" if re.search("n[shi]*w$", before) else before[-1:]  # "not too difficult"
             right = self.kinds[condition.end :].lstrip("shiu")[:1]
             vague = left == "A" and self.words[condition.start].kind in "PN"
-            if foreign or vague or (left and left in "onxcgy") or (right and right in "op"):
+            last = self.words[condition.end - 1]
+            singular = last.kind == "V" and not self.question[: last.end].endswith("s")
+            describes = singular and _LONE_NOUN.match(self.kinds, condition.end)
+            if foreign or vague or describes or (left and left in "onxcgy") or (right and right in "op"):
                 self._mark(condition.start, condition.end, "?")
             else:
                 kept.append(condition)
@@ -264,6 +267,9 @@ class _Reader:
             for word, kind in zip(self.words, self.kinds, strict=True)
             if kind in "?~XcpgbnyNPVFE" or (kind == "t" and word.means)
         )
+
+    def _mark_read(self, condition: _Condition) -> None:
+        self._mark(condition.start, condition.end, "=" if condition.partly else "#")
 
     def _mark(self, start: int, end: int, mark: str) -> None:
         self.kinds = self.kinds[:start] + mark * (end - start) + self.kinds[end:]

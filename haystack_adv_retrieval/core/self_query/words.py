@@ -14,7 +14,7 @@ from rapidfuzz import fuzz, process
 
 from haystack_adv_retrieval.core.filter_schema import FilterSchema, MetadataField, fold
 from haystack_adv_retrieval.core.self_query.periods import find_periods, is_calendar_unit
-from haystack_adv_retrieval.core.self_query.quantities import FILLER, QUANTITY, Quantity, digits
+from haystack_adv_retrieval.core.self_query.quantities import FILLER, QUANTITY, Quantity, digits, is_unit
 
 # Kind, what it means, how it is said.
 _CUES: list[tuple[str, str, str]] = [
@@ -86,7 +86,7 @@ _CUES: list[tuple[str, str, str]] = [
         "",
         "us, show, find, give, get, list, search, look, looking, tell, want, need, please, any, only, just, also",
     ),
-    ("s", "", "either, both, then, say, says, said, see, called, named, all, some"),
+    ("s", "", "either, both, then, now, still, yet, again, say, says, said, see, called, named, all, some"),
     (
         "h",
         "",
@@ -139,10 +139,14 @@ class Vocabulary:
         self.dates = [field for field in schema.fields if field.type == "date"]
         self.years = [field for field in schema.fields if field.type == "int" and field.unit == "year"]
         self.numeric = [f for f in schema.fields if f.type in ("int", "float") and f not in self.years]
+        heads: dict[str, _Meaning] = {}
         cues: dict[str, _Meaning] = {}
         for kind, means, said in [("h", "", ",".join(_heads(contents))), *_CUES]:
             for phrase in filter(None, map(fold, said.split(","))):
-                cues |= dict.fromkeys(_forms(phrase) if kind == "h" else {phrase}, (kind, means, ()))
+                if kind == "h":
+                    heads |= dict.fromkeys(_forms(phrase), (kind, means, ()))
+                else:
+                    cues[phrase] = (kind, means, ())
         names: dict[str, _Meaning] = {}
         values: dict[str, _Meaning] = {}
         for field in schema.fields:
@@ -152,8 +156,9 @@ class Vocabulary:
                 for form in _forms(fold(name)):
                     others = values[form][2] if form in values else ()
                     values[form] = ("V", None, tuple(dict.fromkeys((*others, (field, value)))))
-        self._meanings = names | values | cues
-        self._parts = sorted({part for form in values for part in form.split() if len(part) > 3} - set(cues))
+        self._meanings = heads | names | values | cues
+        parts = {part for form in values for part in form.split() if len(part) > 3}
+        self._parts = sorted(parts - set(cues) - set(heads))
         self._phrases = _any_of(self._meanings)
         fields = _any_of(name for field in schema.fields for name in (field.name, *field.aliases)).pattern
         self._explicit = re.compile(
@@ -182,7 +187,8 @@ class Vocabulary:
         for match in self._explicit.finditer(text):
             field = self.schema.find(match["field"])
             yield Word("E", *match.span(), (field, match["order"] or "==", match["value"].strip('"')))
-        periods = [Word("P", *period) for period in find_periods(text, today) if _is_period(text, *period[:2])]
+        found = find_periods(text, today) if self.dates or self.years else ()
+        periods = [Word("P", *period) for period in found if _is_period(text, *period[:2])]
         years = [word for word in periods if _BARE_YEAR.fullmatch(text[word.start : word.end])]
         quantities = [self._quantity(match) for match in QUANTITY.finditer(text)]
         yield from (word for word in periods if word not in years)
@@ -209,9 +215,10 @@ class Vocabulary:
                 fields.append((field, said))
             except ValueError:
                 continue
-        if fields or (digit and is_calendar_unit(said.unit)):
+        if fields or (digit and self.dates and is_calendar_unit(said.unit)):
             return Word("N", *match.span(), said, tuple(fields))
-        if not digit:
+        other_kind = is_unit(said.unit) and all(field.unit for field in self.numeric)  # "5 kg", where pages are counted
+        if not digit or not self.numeric or other_kind:
             return None
         end = match.end("magnitude") if match["magnitude"] else match.end("number")
         end = len(match.string) - len(match.string[end:].lstrip(FILLER))
@@ -220,12 +227,9 @@ class Vocabulary:
 
 def _is_period(text: str, start: int, end: int) -> bool:
     """Tell months and weekdays from words and names: "may", "March" and "Sunday" alone need a preposition before."""
-    alone = _MONTH_OR_DAY_ALONE.fullmatch(text[start:end])
-    return (
-        not alone
-        or text[start:end] in ("today", "yesterday", "tomorrow")
-        or bool(_AFTER_CUE.search(text[max(0, start - 20) : start]))
-    )
+    said = text[start:end].casefold().removeprefix("the ").strip()
+    sure = not _MONTH_OR_DAY_ALONE.fullmatch(said) or said in ("today", "yesterday", "tomorrow")
+    return sure or bool(_AFTER_CUE.search(text[max(0, start - 20) : start]))
 
 
 def _heads(contents: str) -> list[str]:

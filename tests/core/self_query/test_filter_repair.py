@@ -24,6 +24,7 @@ TODAY = date(2031, 5, 14)
 SCHEMA = FilterSchema(
     [
         {"name": "year", "type": "int"},
+        {"name": "fiscal", "type": "int", "unit": "year"},
         {"name": "rating", "type": "float"},
         {"name": "lang", "values": {"en": [], "de": ["German"], "pt": []}},
         {"name": "published", "type": "date"},
@@ -253,6 +254,22 @@ def test_the_least_certain_field_is_given_up_first():
     assert ladder == [{"year", "published"}, {"year"}, set()]
     assert [certainty for certainty, _ in parts_by_field(tree)] == [0.9, 0.5, 0.8]
     assert emit(relaxations(tree)[1]) == and_(META_YEAR, is_("meta.year", "<", 2025))
+
+
+@pytest.mark.parametrize(
+    ("operator", "value", "expected"),
+    [
+        ("==", "Q3 2023", is_("meta.fiscal", "==", 2023)),
+        (">", "Q3 2023", is_("meta.fiscal", ">=", 2023)),
+        (">=", "Q3 2023", is_("meta.fiscal", ">=", 2023)),
+        ("<", "Q3 2023", is_("meta.fiscal", "<=", 2023)),
+        ("in", ["Q3 2023", 2025], is_("meta.fiscal", "in", [2023, 2025])),
+        ("!=", "Q3 2023", {}),
+        ("not in", ["Q3 2023", 2025], {}),
+    ],
+)
+def test_a_part_of_a_year_lets_the_whole_year_through(operator, value, expected):
+    assert built(is_("fiscal", operator, value))[0] == expected
 
 
 def test_alternatives_are_given_up_as_a_whole():
