@@ -108,8 +108,8 @@ class Hierarchy:
     def _cut(self, span: Span, size: int, overlap: int = 0) -> Iterator[Span]:
         """Cut a span into pieces of at most `size`."""
         start, limit = span.start, self._ruler.reach(span.start, size)
-        fresh = self._visible(start)  # a piece ends behind what is new in it: after white space and what it repeats
         if limit < span.end:
+            fresh = self._visible(start)  # a piece ends behind what is new in it: after white space and what it repeats
             second_last = self._ruler.reach_back(span.end, size)
             not_a_crumb = self._ruler.reach_back(span.end, max(1, size // SMALLEST_SHARE))
         while limit < span.end:
