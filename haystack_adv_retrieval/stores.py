@@ -1,6 +1,7 @@
 """What document stores differ in: reading by ids, deleting by filter, taking turns, and filters that all read alike."""
 
 import asyncio
+import inspect
 import json
 import threading
 import time
@@ -16,7 +17,9 @@ from haystack_adv_retrieval.calls import Call, Steps, drive, drive_async
 BATCH_SIZE = 1000
 
 
-def read_by_ids(document_store: DocumentStore, ids: Iterable[str]) -> Steps[dict[str, Document]]:
+def read_by_ids(
+    document_store: DocumentStore, ids: Iterable[str], *, embeddings: bool = True
+) -> Steps[dict[str, Document]]:
     """
     Read documents by their ids, as steps for `drive`.
 
@@ -25,20 +28,24 @@ def read_by_ids(document_store: DocumentStore, ids: Iterable[str]) -> Steps[dict
 
     :param document_store: Any document store.
     :param ids: The ids; repeated ones are read once.
+    :param embeddings: Whether embeddings are needed; otherwise a store that can leaves them out.
     :returns: The documents that were found, by id.
     """
     wanted = list(dict.fromkeys(ids))
     found: dict[str, Document] = {}
     for start in range(0, len(wanted), BATCH_SIZE):
-        batch = wanted[start : start + BATCH_SIZE]
-        if hasattr(document_store, "get_documents_by_id"):
-            call = Call(document_store, "get_documents_by_id", {"ids": batch})
-        else:
-            filters = {"field": "id", "operator": "in", "value": batch}
-            call = Call(document_store, "filter_documents", {"filters": filters})
-        documents: list[Document] = yield call
+        documents: list[Document] = yield _reading(document_store, wanted[start : start + BATCH_SIZE], embeddings)
         found.update((document.id, document) for document in documents)
     return found
+
+
+def _reading(document_store: DocumentStore, ids: list[str], embeddings: bool) -> Call:
+    by_id = getattr(document_store, "get_documents_by_id", None)
+    if by_id is None:
+        return Call(document_store, "filter_documents", {"filters": {"field": "id", "operator": "in", "value": ids}})
+    can_leave_out = not embeddings and "return_embedding" in inspect.signature(by_id).parameters
+    options = {"return_embedding": False} if can_leave_out else {}
+    return Call(document_store, "get_documents_by_id", {"ids": ids, **options})
 
 
 def fetch(document_store: DocumentStore, ids: Iterable[str]) -> dict[str, Document]:

@@ -199,7 +199,8 @@ class SentenceWindowExpander:
             first, end = hit.meta[chunks.LEAF_START], hit.meta[chunks.LEAF_END]
             around = (*range(first - size, first), *range(end, end + size))
             wanted |= dict.fromkeys(chunks.leaf_ids(hit.meta, around))
-        found = yield from read_by_ids(self.document_store, (id_ for id_ in wanted if id_ not in known))
+        unknown = (id_ for id_ in wanted if id_ not in known)
+        found = yield from read_by_ids(self.document_store, unknown, embeddings=False)
         for leaf in (*known.values(), *found.values()):
             if leaf.meta.get(chunks.LEVEL) == leaf.meta[chunks.LEAF_LEVEL]:
                 sources[_source_of(leaf)].leaves[leaf.meta[chunks.SPLIT_ID]] = leaf
