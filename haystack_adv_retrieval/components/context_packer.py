@@ -24,7 +24,7 @@ from haystack_adv_retrieval.core import chunks
 from haystack_adv_retrieval.core.evidence import Pool, score
 from haystack_adv_retrieval.core.leaf_needs import Respect, leaf_needs
 from haystack_adv_retrieval.core.lineage import extent_of
-from haystack_adv_retrieval.core.packing import pack, runs
+from haystack_adv_retrieval.core.packing import pack, parts, runs
 from haystack_adv_retrieval.core.spans import Span
 from haystack_adv_retrieval.stores import read_by_ids
 
@@ -44,6 +44,9 @@ class ContextPacker:
     ones are taken until the budget is full. So where evidence is long whole sections come together, and where it is one
     sentence, it stays one. The formulas are in `haystack_adv_retrieval.core.evidence`. One look-up by id reads the
     neighbours with their vectors; no model is called, and the size of the index or of a source does not matter.
+
+    The budget need not be known exactly: results come best first, and the first 500 characters of a context of 4,000
+    are about what a budget of 500 would have chosen.
 
     ### Usage example
     ```python
@@ -69,11 +72,11 @@ class ContextPacker:
         length_unit: LengthUnit = "character",
         reach: int = 8,
         pool_size: int = 400,
-        scales: Sequence[int] = (1, 6),
+        scales: Sequence[int] = (2, 6, 20),
         lexical_weight: float = 1.0,
         rank_weight: float = 0.0,
-        section_weight: float = 2.0,
-        adjacency_bonus: float = 0.02,
+        section_weight: float = 3.0,
+        adjacency_bonus: float = 0.01,
         floor: float = 0.5,
         respect: Respect = "leaf",
         language: str = "en",
@@ -103,8 +106,10 @@ class ContextPacker:
             `"paragraph"`: paragraphs. `"table"`: a row comes with the header of its table, a list item with its
             lead-in, a sentence with its heading and with the one it leans on.
         :param language: ISO 639 code of the texts' language, for `respect`.
-        :param order: `"relevance"`: the span with the best leaf first; `"source"`: the source with the best leaf first,
-            its spans as they are read.
+        :param order: `"relevance"`: the best evidence first, so that the context may be cut anywhere. What fills the
+            first half of the budget comes before the rest, what fills the first quarter before that, and so on; leaves
+            that touch are one span within such a part. `"source"`: all leaves that touch are one span; the source with
+            the best leaf first, its spans as they are read.
         :param top_k: How many spans to return at most.
         :param raise_on_failure: Raise if the store does not hold a leaf around the hits.
         :raises ValueError: If a parameter is out of its range.
@@ -242,7 +247,7 @@ class ContextPacker:
             rank_weight=self.rank_weight,
             section_weight=self.section_weight,
         )
-        chosen = pack(
+        groups = pack(
             pool,
             scores,
             budget,
@@ -250,8 +255,10 @@ class ContextPacker:
             floor=self.floor,
             needs=leaf_needs(pool.texts, pool.runs, self.respect, self.language),
         )
-        if chosen:
-            return [self._result(leaves, scores, run, hits) for run in runs(pool, chosen)]
+        if groups:
+            together = [sorted(index for group in groups for index in group)]
+            chosen = together if self.order == "source" else parts(pool, groups, budget)
+            return [self._result(leaves, scores, run, hits) for part in chosen for run in runs(pool, part)]
         best = self._result(leaves, scores, [int(scores.argmax())], hits)
         return [cut(best, focus_of(best), budget, self.length_unit)]
 

@@ -13,8 +13,12 @@ from functools import cached_property
 
 import numpy as np
 
-# The usual constants of BM25 (Robertson and Zaragoza, The Probabilistic Relevance Framework, 2009).
-K1, B = 1.2, 0.75
+# Constants of BM25 (Robertson and Zaragoza, The Probabilistic Relevance Framework, 2009). Lengths count a little less
+# than usual: of a few leaves around hits the short ones are mostly headings and fragments.
+K1, B = 1.2, 0.6
+
+# A leaf with fewer words counts in proportion.
+FULL_SENTENCE = 4
 
 # Weight of the hits' order where there are no vectors.
 STAND_IN_WEIGHT = 0.5
@@ -63,17 +67,30 @@ class Pool:
         starts = [*np.flatnonzero(~self.follows).tolist(), len(self.ordinals)]
         return [range(start, end) for start, end in itertools.pairwise(starts)]
 
-    def windows(self, radius: int) -> tuple[np.ndarray, np.ndarray]:
-        """
-        Find what surrounds each leaf without a gap in between.
+    @cached_property
+    def words(self) -> list[list[str]]:
+        """The words of each leaf."""
+        return [words_of(text) for text in self.texts]
 
-        :param radius: How many leaves on each side.
-        :returns: The first index of each leaf's window, and the one after its last.
+    def neighbors(self, index: int) -> list[int]:
+        """Find the leaves, two at most, that touch a leaf."""
+        before, after = self.follows[index], self.follows[index + 1 : index + 2].any()
+        return [index - 1] * bool(before) + [index + 1] * bool(after)
+
+    def around(self, values: np.ndarray, radius: int) -> np.ndarray:
         """
-        indices = np.arange(len(self.ordinals))
-        bounds = [(run.start, run.stop) for run in self.runs for _ in run]
-        starts, ends = np.array(bounds, dtype=int).reshape(-1, 2).T
-        return np.maximum(starts, indices - radius), np.minimum(ends, indices + radius + 1)
+        Sum values over the surroundings of each leaf: its own, and less of its neighbours' the farther they are.
+
+        A leaf counts by `1 - distance / (radius + 1)`, where there is no gap in between.
+
+        :param values: One entry, or row, a leaf.
+        :param radius: How far the farthest leaf is that counts.
+        :returns: One entry, or row, a leaf.
+        """
+        places = np.arange(max(map(len, self.runs), default=0))
+        weights = np.maximum(0, 1 - np.abs(places[:, None] - places) / (radius + 1))
+        sums = [weights[: len(run), : len(run)] @ values[run.start : run.stop] for run in self.runs]
+        return np.concatenate(sums) if sums else np.zeros_like(values)
 
 
 def score(
@@ -81,17 +98,18 @@ def score(
     query: str,
     query_vector: np.ndarray | None = None,
     *,
-    scales: Sequence[int] = (1, 6),
+    scales: Sequence[int] = (2, 6, 20),
     lexical_weight: float = 1.0,
     rank_weight: float = 0.0,
-    section_weight: float = 2.0,
+    section_weight: float = 3.0,
 ) -> np.ndarray:
     """
     Judge the leaves of a pool.
 
-    `evidence = dense + lexical_weight * lexical + rank_weight * rank`, each part scaled to 0..1 over the pool, and
-    `score = evidence + section_weight * (the best evidence in the leaf's section)`, scaled to 0..1 again. The section
-    decides where evidence is long, the leaf decides within it.
+    `evidence = dense + lexical_weight * lexical + rank_weight * rank`, and
+    `score = evidence + section_weight * (the best evidence in the leaf's section)`. Parts, evidence and score are each
+    scaled to 0..1 over the pool; the evidence of a fragment of a few words is reduced. The section decides where
+    evidence is long, the leaf decides within it.
 
     :param pool: The leaves.
     :param query: The query.
@@ -102,72 +120,60 @@ def score(
     :param section_weight: Weight of the best leaf of the section.
     :returns: A score a leaf: 1 for the best one, 0 for the worst.
     """
-    windows = [pool.windows(radius) for radius in scales]
-    evidence = lexical_weight * spread(lexical_scores(query, pool.texts, windows))
+    evidence = lexical_weight * spread(lexical_scores(query, pool, scales))
     if query_vector is not None and pool.vectors is not None:
-        evidence += spread(dense_scores(query_vector, pool.vectors, windows))
+        evidence += spread(dense_scores(query_vector, pool, pool.vectors, scales))
     else:
         rank_weight = max(rank_weight, STAND_IN_WEIGHT)
     if pool.ranks is not None and rank_weight:
-        means = sum(window_sums(pool.ranks, window) / (window[1] - window[0]) for window in windows)
+        ones = np.ones_like(pool.ranks)
+        means = sum(pool.around(pool.ranks, radius) / pool.around(ones, radius) for radius in scales)
         evidence += rank_weight * spread(pool.ranks + means)
+    # A fragment such as "3." is as near to the evidence as what stands around it, and says nothing by itself.
+    evidence = spread(evidence, flat=1.0) * np.minimum(1, np.array([len(leaf) for leaf in pool.words]) / FULL_SENTENCE)
     best = np.zeros(pool.sections.max(initial=-1) + 1)
     np.maximum.at(best, pool.sections, evidence)
     return spread(evidence + section_weight * best[pool.sections], flat=1.0)
 
 
-def dense_scores(
-    query: np.ndarray, vectors: np.ndarray, windows: Sequence[tuple[np.ndarray, np.ndarray]]
-) -> np.ndarray:
+def dense_scores(query: np.ndarray, pool: Pool, vectors: np.ndarray, scales: Sequence[int]) -> np.ndarray:
     """
-    Compare a query with each leaf in its surroundings: `cos(query, v + the sum over windows of unit(sum of v))`.
+    Compare a query with each leaf in its surroundings: `cos(query, v + sum over scales of unit(around(v)))`.
 
     :param query: The query's vector.
-    :param vectors: Vectors of the leaves, shape (leaves, dimension).
-    :param windows: The surroundings, from `Pool.windows`.
+    :param pool: The leaves.
+    :param vectors: Their vectors, shape (leaves, dimension).
+    :param scales: Radii of the surroundings.
     :returns: A similarity a leaf.
     """
     vectors = unit(vectors)
-    blended = unit(sum((unit(window_sums(vectors, window)) for window in windows), start=vectors))
+    blended = unit(sum((unit(pool.around(vectors, radius)) for radius in scales), start=vectors))
     similarities: np.ndarray = blended @ unit(query[None, :])[0]
     return similarities
 
 
-def lexical_scores(query: str, texts: Sequence[str], windows: Sequence[tuple[np.ndarray, np.ndarray]]) -> np.ndarray:
+def lexical_scores(query: str, pool: Pool, scales: Sequence[int]) -> np.ndarray:
     """
     Add up the BM25 scores of each leaf and of its surroundings, with document frequencies of the pool.
 
     :param query: The query.
-    :param texts: Texts of the leaves.
-    :param windows: The surroundings, from `Pool.windows`.
+    :param pool: The leaves.
+    :param scales: Radii of the surroundings.
     :returns: A score a leaf.
     """
     terms = list(dict.fromkeys(words_of(query)))
-    words = [words_of(text) for text in texts]
-    lengths = np.array([len(leaf) for leaf in words], dtype=float)
-    counts = np.array([[leaf.count(term) for term in terms] for leaf in words], dtype=float)
-    counts = counts.reshape(len(texts), len(terms))
+    size = len(pool.texts)
+    lengths = np.array([len(leaf) for leaf in pool.words], dtype=float)
+    counts = np.array([[leaf.count(term) for term in terms] for leaf in pool.words], dtype=float)
+    counts = counts.reshape(size, len(terms))
     frequencies = (counts > 0).sum(axis=0)
-    weights = np.log(1 + (len(texts) - frequencies + 0.5) / (frequencies + 0.5))
-    scores = np.zeros(len(texts))
-    around = [(window_sums(counts, window), window_sums(lengths, window)) for window in windows]
+    weights = np.log(1 + (size - frequencies + 0.5) / (frequencies + 0.5))
+    scores = np.zeros(size)
+    around = [(pool.around(counts, radius), pool.around(lengths, radius)) for radius in scales]
     for near, length in [(counts, lengths), *around]:
-        norm = K1 * (1 - B + B * length / max(length.sum() / max(len(texts), 1), 1.0))
+        norm = K1 * (1 - B + B * length / max(length.sum() / max(size, 1), 1.0))
         scores += (weights * near * (K1 + 1) / (near + norm[:, None])).sum(axis=1)
     return scores
-
-
-def window_sums(values: np.ndarray, window: tuple[np.ndarray, np.ndarray]) -> np.ndarray:
-    """
-    Sum rows over windows, in time that does not depend on their size.
-
-    :param values: One entry, or row, a leaf.
-    :param window: The first row of each window, and the one after its last.
-    :returns: One entry, or row, a window.
-    """
-    totals = np.concatenate([np.zeros((1, *values.shape[1:])), np.cumsum(values, axis=0)])
-    sums: np.ndarray = totals[window[1]] - totals[window[0]]
-    return sums
 
 
 def words_of(text: str) -> list[str]:

@@ -2,10 +2,14 @@
 
 import heapq
 from collections.abc import Sequence
+from itertools import accumulate
 
 import numpy as np
 
 from haystack_adv_retrieval.core.evidence import Pool
+
+# A part of a context is not made so small that it holds fewer leaves than these, on average.
+LEAVES_OF_A_PART = 3
 
 
 def pack(
@@ -16,12 +20,11 @@ def pack(
     adjacency_bonus: float = 0.0,
     floor: float = 0.0,
     needs: Sequence[Sequence[int]] = (),
-) -> list[int]:
+) -> list[list[int]]:
     """
     Take leaves, best first, until the budget is full.
 
-    A leaf that does not fit is passed over; from then on only what touches a taken leaf is taken, so that the rest of
-    the budget does not go to crumbs. A leaf comes with what it needs, or alone if only that fits.
+    A leaf that does not fit is passed over. A leaf comes with what it needs, or alone if only that fits.
 
     :param pool: The leaves.
     :param scores: Their scores, from 0 to 1.
@@ -29,35 +32,53 @@ def pack(
     :param adjacency_bonus: What a leaf gains for each neighbour that is taken.
     :param floor: Leaves below this share of the best score are taken only where others need them.
     :param needs: For each leaf the indices of those that come along with it; empty for none at all.
-    :returns: Indices of the taken leaves, in the order of the pool.
+    :returns: Indices of the taken leaves, each with those that came along with it, in the order of being taken.
     """
-    taken = np.zeros(len(scores) + 2, dtype=bool)  # two more, so that there is a neighbour at both ends
+    groups: list[list[int]] = []
+    taken: set[int] = set()
     gains = np.zeros(len(scores))
-    linked = np.append(pool.follows, [False, False])
     lowest = floor * scores.max(initial=0.0)
-    left, is_full = max_length, False
+    left = max_length
     heap = [(-value, index) for index, value in enumerate(scores) if value >= lowest]
     heapq.heapify(heap)
     while heap:
         value, index = heapq.heappop(heap)
-        if taken[index] or -value < scores[index] + gains[index]:
+        if index in taken or -value < scores[index] + gains[index]:
             continue  # an entry that a better one replaced
-        touches = (linked[index] and taken[index - 1]) or (linked[index + 1] and taken[index + 1])
-        added = [other for other in _with_needs(index, needs) if not taken[other]]
+        added = [other for other in _with_needs(index, needs) if other not in taken]
         if (length := pool.lengths[added].sum()) > left:
             added, length = [index], pool.lengths[index]
         if length > left:
-            is_full = is_full or bool(taken.any())
-        if length > left or (is_full and not touches):
             continue
         left -= length
-        taken[added] = True
-        for new in added:
-            for other, is_linked in ((new - 1, linked[new]), (new + 1, linked[new + 1])):
-                if is_linked and not taken[other] and scores[other] >= lowest:
-                    gains[other] += adjacency_bonus
-                    heapq.heappush(heap, (-(scores[other] + gains[other]), other))
-    return [int(index) for index in np.flatnonzero(taken)]
+        groups.append(added)
+        taken.update(added)
+        for other in [other for new in added for other in pool.neighbors(new)]:
+            if other not in taken and scores[other] >= lowest:
+                gains[other] += adjacency_bonus
+                heapq.heappush(heap, (-(scores[other] + gains[other]), other))
+    return groups
+
+
+def parts(pool: Pool, groups: Sequence[Sequence[int]], max_length: int) -> list[list[int]]:
+    """
+    Divide leaves by when they were taken: in the first half of the budget or after it, in the first quarter, and so on.
+
+    The best evidence is in the first part, whatever is taken around it later. So a context of all parts, one behind the
+    other, can be cut anywhere and still holds the best that there is room for.
+
+    :param pool: The leaves.
+    :param groups: Indices of the taken ones, from `pack`; what came together stays together.
+    :param max_length: The budget. It is halved as long as that leaves room for a few leaves.
+    :returns: Indices of each part that is not empty, in the order of the pool.
+    """
+    lengths = [int(pool.lengths[group].sum()) for group in map(list, groups)]
+    smallest = LEAVES_OF_A_PART * pool.lengths[[index for group in groups for index in group]].mean() if groups else 1
+    limits = [max_length / 2**times for times in range(1, max_length.bit_length()) if max_length / 2**times >= smallest]
+    divided: list[list[int]] = [[] for _ in range(len(limits) + 1)]
+    for group, end in zip(groups, accumulate(lengths), strict=True):
+        divided[sum(end > limit for limit in limits)] += group
+    return [sorted(part) for part in divided if part]
 
 
 def _with_needs(index: int, needs: Sequence[Sequence[int]]) -> list[int]:

@@ -162,7 +162,7 @@ def test_the_floor_gives_easy_questions_less(store, leaves, vector):
 
 def test_a_section_with_evidence_comes_before_a_lone_sentence_of_another(store, leaves, vector):
     hits = [hit(leaves, "14 days"), hit(leaves, "Green tea")]
-    documents = ContextPacker(store, 170, floor=0).run(QUESTION, hits, vector)["documents"]
+    documents = ContextPacker(store, 170, floor=0, order="source").run(QUESTION, hits, vector)["documents"]
     assert "Shipping is never refunded." in documents[0].content
     assert "tea" not in "".join(document.content for document in documents)
 
@@ -173,6 +173,16 @@ def test_in_source_order_spans_come_as_they_are_read(store, leaves, vector):
     documents = packer.run(QUESTION, hits, vector)["documents"]
     assert [document.meta[chunks.SOURCE_ID] for document in documents] == ["refunds", "refunds", "tea"]
     assert spans(documents)[:2] == sorted(spans(documents)[:2])
+
+
+def test_the_best_evidence_comes_first_whatever_is_taken_around_it_later(store, leaves, vector):
+    hits = [hit(leaves, "14 days"), hit(leaves, "Green tea")]
+    cut = ContextPacker(store, 260, floor=0).run(QUESTION, hits, vector)["documents"]
+    whole = ContextPacker(store, 260, floor=0, order="source").run(QUESTION, hits, vector)["documents"]
+    assert "14 days" in cut[0].content
+    assert len(cut[0].content) < len(whole[0].content)
+    assert sorted("".join(document.content for document in cut)) == sorted("".join(one.content for one in whole))
+    assert [one.score for one in cut] == sorted((one.score for one in cut), reverse=True)
 
 
 def test_only_as_many_spans_as_wanted_are_returned(store, leaves, vector):
@@ -193,7 +203,7 @@ def test_no_more_leaves_are_looked_at_than_the_pool_holds():
     tree = tree_of("".join(f"This is sentence {number}. " for number in range(5000)), block_sizes=[30_000, 8])
     [everything] = tree.parents
     store = store_of(tree.all)
-    packer = ContextPacker(store, 10_000, pool_size=50, floor=0, reach=4)
+    packer = ContextPacker(store, 10_000, pool_size=50, floor=0, reach=4, order="source")
     [result] = packer.run("sentence", [everything])["documents"]
     assert result.meta[chunks.LEAF_START] == 0
     assert result.meta[chunks.LEAF_END] == 50

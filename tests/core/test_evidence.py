@@ -9,7 +9,6 @@ from haystack_adv_retrieval.core.evidence import (
     lexical_scores,
     score,
     spread,
-    window_sums,
     words_of,
 )
 
@@ -36,46 +35,50 @@ def test_a_run_ends_at_a_gap_and_at_the_end_of_a_source():
     assert pool([]).runs == []
 
 
-def test_a_window_stays_within_its_run():
-    first, end = pool(["x"] * 5, ordinals=[0, 1, 2, 9, 10]).windows(1)
-    assert first.tolist() == [0, 0, 1, 3, 3]
-    assert end.tolist() == [2, 3, 3, 5, 5]
+def test_neighbours_touch_within_a_run():
+    made = pool(["x"] * 5, ordinals=[0, 1, 2, 9, 10])
+    assert [made.neighbors(index) for index in range(5)] == [[1], [0, 2], [1], [4], [3]]
 
 
-@given(st.lists(st.tuples(UNITS, UNITS), min_size=1, max_size=20), st.integers(0, 6))
-def test_window_sums_are_the_sums_of_the_rows(rows, radius):
-    values = np.array(rows)
-    first, end = pool(["x"] * len(rows)).windows(radius)
-    expected = [values[a:b].sum(axis=0) for a, b in zip(first, end, strict=True)]
-    assert window_sums(values, (first, end)) == pytest.approx(np.array(expected), abs=1e-9)
+def test_surroundings_weigh_near_leaves_of_the_same_run():
+    values = np.array([1.0, 10.0, 100.0, 1000.0])
+    sums = pool(["x"] * 4, ordinals=[0, 1, 2, 9]).around(values, 1)
+    assert sums.tolist() == [1 + 5, 0.5 + 10 + 50, 5 + 100, 1000]
+
+
+@given(st.lists(st.tuples(UNITS, UNITS), max_size=20), st.integers(1, 6))
+def test_surroundings_are_sums_weighted_by_distance(rows, radius):
+    values = np.array(rows).reshape(-1, 2)
+    places = range(len(rows))
+    expected = [sum(max(0, 1 - abs(a - b) / (radius + 1)) * values[b] for b in places) for a in places]
+    assert pool(["x"] * len(rows)).around(values, radius) == pytest.approx(np.array(expected).reshape(-1, 2), abs=1e-9)
 
 
 def test_a_vector_counts_together_with_the_direction_of_its_surroundings():
     vectors = np.array([[1.0, 0.0], [0.0, 3.0], [1.0, 0.0]])
-    windows = [pool(["x"] * 3).windows(1)]
-    # The middle one: (0, 1) of its own, and (2, 1) / sqrt(5) around it.
-    middle = np.array([2 / 5**0.5, 1 + 1 / 5**0.5])
-    scores = dense_scores(np.array([2.0, 0.0]), vectors, windows)
+    # The middle one: (0, 1) of its own, and half of both others around it, (1, 1) / sqrt(2).
+    middle = np.array([1 / 2**0.5, 1 + 1 / 2**0.5])
+    scores = dense_scores(np.array([2.0, 0.0]), pool(["x"] * 3), vectors, [1])
     assert scores[1] == pytest.approx(middle[0] / np.linalg.norm(middle))
     assert scores[0] > scores[1]
-    assert dense_scores(np.array([1.0, 0.0]), np.zeros((2, 2)), []).tolist() == [0, 0]
+    assert dense_scores(np.array([1.0, 0.0]), pool(["x"] * 2), np.zeros((2, 2)), []).tolist() == [0, 0]
 
 
 def test_words_of_the_question_count_more_where_they_are_rare():
     texts = ["the weir is old", "the mill is old", "the moss is old"]
-    scores = lexical_scores("the weir", texts, [])
+    scores = lexical_scores("the weir", pool(texts), [])
     assert scores.argmax() == 0
     assert scores[1] == pytest.approx(scores[2])
 
 
 def test_bm25_of_a_leaf_alone_is_the_textbook_value():
     # Two texts of two words each: length norm 1, one occurrence, idf log(1 + (2 - 1 + 0.5) / 1.5).
-    assert lexical_scores("weir", ["old weir", "old mill"], []) == pytest.approx([np.log(2), 0])
+    assert lexical_scores("weir", pool(["old weir", "old mill"]), []) == pytest.approx([np.log(2), 0])
 
 
 def test_words_nearby_count_too():
     texts = ["the old weir", "it is here", "moss grows", "tea is hot", "we sing", "it rains"]
-    scores = lexical_scores("weir", texts, [pool(texts).windows(1)])
+    scores = lexical_scores("weir", pool(texts), [1])
     assert scores[0] > scores[1] > scores[2] == scores[3] == 0
 
 
@@ -96,7 +99,7 @@ def test_words_are_folded_and_names_are_taken_apart_too(text, words):
 
 def test_a_name_in_code_is_found_by_its_parts():
     texts = ["class DiffExecutor:", "class OtherThing:"]
-    assert lexical_scores("what does the executor do", texts, [])[0] > 0
+    assert lexical_scores("what does the executor do", pool(texts), [])[0] > 0
 
 
 def test_a_leaf_among_relevant_ones_beats_one_that_stands_alone():

@@ -1,9 +1,11 @@
+import itertools
+
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
 from haystack_adv_retrieval.core.evidence import Pool
-from haystack_adv_retrieval.core.packing import pack, runs
+from haystack_adv_retrieval.core.packing import pack, parts, runs
 
 
 def pool(lengths: list[int], sources: list[int] | None = None) -> Pool:
@@ -18,37 +20,47 @@ def pool(lengths: list[int], sources: list[int] | None = None) -> Pool:
 
 
 def test_the_best_come_first_until_the_budget_is_full():
-    assert pack(pool([10] * 4), np.array([0.1, 0.9, 0.5, 0.7]), 20) == [1, 3]
-    assert pack(pool([10] * 4), np.array([0.1, 0.9, 0.5, 0.7]), 9) == []
-    assert pack(pool([]), np.array([]), 9) == []
+    assert taken_of(pool([10] * 4), np.array([0.1, 0.9, 0.5, 0.7]), 20) == [1, 3]
+    assert taken_of(pool([10] * 4), np.array([0.1, 0.9, 0.5, 0.7]), 9) == []
+    assert taken_of(pool([]), np.array([]), 9) == []
+
+
+def test_one_that_does_not_fit_is_passed_over():
+    assert taken_of(pool([10, 50, 5]), np.array([1.0, 0.9, 0.5]), 30) == [0, 2]
 
 
 def test_a_neighbour_is_drawn_in_and_a_gap_is_closed():
     scores = np.array([1.0, 0.3, 0.9, 0.45, 0.0])
-    assert pack(pool([10] * 5), scores, 30) == [0, 2, 3]
-    assert pack(pool([10] * 5), scores, 30, adjacency_bonus=0.2) == [0, 1, 2]
+    assert taken_of(pool([10] * 5), scores, 30) == [0, 2, 3]
+    assert taken_of(pool([10] * 5), scores, 30, adjacency_bonus=0.2) == [0, 2, 1]
 
 
 def test_nothing_is_drawn_in_across_a_gap():
     scores = np.array([1.0, 0.3, 0.4])
-    assert pack(pool([10] * 3, sources=[0, 1, 1]), scores, 20, adjacency_bonus=0.2) == [0, 2]
-
-
-def test_once_a_better_one_does_not_fit_only_what_touches_is_added():
-    lengths, scores = [10, 5, 50, 5, 5], np.array([1.0, 0.1, 0.9, 0.5, 0.4])
-    assert pack(pool(lengths), scores, 30) == [0, 1]
-    assert pack(pool([50, 5, 5]), np.array([1.0, 0.5, 0.4]), 30) == [1, 2]  # nothing was taken yet
+    assert taken_of(pool([10] * 3, sources=[0, 1, 1]), scores, 20, adjacency_bonus=0.2) == [0, 2]
 
 
 def test_the_floor_ends_packing_early():
-    assert pack(pool([10] * 3), np.array([1.0, 0.6, 0.4]), 100, floor=0.5) == [0, 1]
+    assert taken_of(pool([10] * 3), np.array([1.0, 0.6, 0.4]), 100, floor=0.5) == [0, 1]
 
 
 def test_a_leaf_brings_what_it_needs_as_far_as_it_fits():
-    scores, needs = np.array([0.0, 0.1, 0.2, 1.0]), [[], [0], [], [1]]
-    assert pack(pool([10] * 4), scores, 30, needs=needs) == [0, 1, 3]
-    assert pack(pool([10] * 4), scores, 30, needs=needs, floor=0.9) == [0, 1, 3]
-    assert pack(pool([10] * 4), scores, 25, needs=needs) == [2, 3]
+    scores, needs = np.array([0.0, 0.1, 0.2, 1.0]), [[], [0], [], [1, 1]]
+    assert pack(pool([10] * 4), scores, 30, needs=needs) == [[3, 1, 0]]
+    assert taken_of(pool([10] * 4), scores, 30, needs=needs, floor=0.9) == [3, 1, 0]
+    assert pack(pool([10] * 4), scores, 25, needs=needs) == [[3], [2]]
+
+
+def test_what_was_taken_first_is_a_part_of_its_own():
+    groups = [[4], [0], [5], [1], [2, 3]]
+    assert parts(pool([10] * 6), groups, 120) == [[0, 4, 5], [1, 2, 3]]
+    assert parts(pool([10] * 6), groups, 80) == [[0, 1, 4, 5], [2, 3]]
+    assert parts(pool([10] * 6), groups, 50) == [[0, 1, 2, 3, 4, 5]]
+    assert parts(pool([]), [], 80) == []
+
+
+def taken_of(*arguments, **settings) -> list[int]:
+    return [index for group in pack(*arguments, **settings) for index in group]
 
 
 @st.composite
@@ -61,22 +73,31 @@ def pools(draw):
 
 
 @given(pools(), st.integers(1, 200), st.floats(0, 1))
-def test_the_budget_is_never_exceeded_and_what_touches_and_fits_is_never_left(made, budget, bonus):
+def test_the_budget_is_never_exceeded_and_nothing_that_fits_is_left(made, budget, bonus):
     leaves, scores, needs = made
-    taken = pack(leaves, scores, budget, adjacency_bonus=bonus, needs=needs)
-    assert taken == sorted(set(taken))
+    taken = taken_of(leaves, scores, budget, adjacency_bonus=bonus, needs=needs)
+    assert len(set(taken)) == len(taken)
     left = budget - leaves.lengths[taken].sum()
     assert left >= 0
-    before = [run[0] - 1 for run in runs(leaves, taken) if leaves.follows[run[0]]]
-    after = [run[-1] + 1 for run in runs(leaves, taken) if leaves.follows[run[-1] + 1 :][:1].any()]
-    assert all(leaves.lengths[other] > left for other in before + after)
+    assert all(leaves.lengths[other] > left for other in set(range(len(scores))) - set(taken))
 
 
 @given(pools(), st.floats(0, 1))
-def test_with_enough_budget_everything_above_the_floor_is_taken(made, floor):
+def test_with_enough_budget_everything_above_the_floor_is_taken_best_first(made, floor):
     leaves, scores, _ = made
-    taken = pack(leaves, scores, 10_000, floor=floor)
-    assert taken == [index for index, value in enumerate(scores) if value >= floor * scores.max()]
+    taken = taken_of(leaves, scores, 10_000, floor=floor)
+    assert sorted(taken) == [index for index, value in enumerate(scores) if value >= floor * scores.max()]
+    assert scores[taken].tolist() == sorted(scores[taken], reverse=True)
+
+
+@given(pools(), st.integers(1, 400))
+def test_what_fills_the_first_half_of_the_budget_comes_before_the_rest(made, budget):
+    leaves, scores, needs = made
+    groups = pack(leaves, scores, budget, needs=needs)
+    divided = parts(leaves, groups, budget)
+    assert sorted(itertools.chain(*divided)) == sorted(itertools.chain(*groups))
+    before = [leaves.lengths[list(itertools.chain(*divided[:count]))].sum() for count in range(1, len(divided))]
+    assert all(length <= budget / 2 for length in before)
 
 
 def test_runs_join_what_follows_one_another_in_a_source():
