@@ -1,7 +1,9 @@
 """The command line: index files, ask the index, look after it, serve it, and measure it."""
 
 import json
+import shutil
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import asdict
@@ -77,9 +79,13 @@ def index(
     overrides = _settings(settings)
     if namespace is not None:
         overrides["splitter.namespace"] = namespace
+    prefix = "summarizer."
+    options = {name.removeprefix(prefix): overrides.pop(name) for name in list(overrides) if name.startswith(prefix)}
+    if options and not summaries:
+        raise ValueError("--set summarizer... needs --summaries")
     part: Callable[[str], Any] = load_pipeline(pipeline, index=to, overrides=overrides).get_component
     store = part("writer").document_store
-    summarizer = summaries and SectionSummarizer(method=summaries.value, document_store=store)
+    summarizer = summaries and SectionSummarizer(method=summaries.value, document_store=store, **options)
     if summarizer:
         summarizer.warm_up()  # so that a missing key is an error at once, and not one for each source
     keep: set[str] = set()
@@ -259,6 +265,9 @@ def serve(
     ),
     port: Annotated[int, typer.Option(help="The port.")] = 1416,
     pipelines: Annotated[Path | None, typer.Option(help="Folder of your own pipelines and wrappers.")] = None,
+    files: Annotated[
+        Path | None, typer.Option(help="Folder of files that callers of the pipeline `indexing` may name.")
+    ] = None,
     allow_deploy: Annotated[
         bool, typer.Option("--allow-deploy", help="Let callers deploy pipelines, which means to run code.")
     ] = False,
@@ -267,11 +276,16 @@ def serve(
     try:
         import uvicorn  # noqa: PLC0415 (the extra `serve`)
 
-        from haystack_adv_retrieval.serving import make_app  # noqa: PLC0415
+        from haystack_adv_retrieval.serving.app import make_app  # noqa: PLC0415
     except ImportError as error:
         raise RuntimeError("Serving needs more packages: pip install 'haystack-adv-retrieval[serve]'") from error
-    server = make_app(index, pipelines or pipelines_folder(), allow_deploy=allow_deploy)
-    uvicorn.run(server, host=host, port=port, log_level="warning")
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = pipelines or pipelines_folder()
+        if allow_deploy and pipelines is None:  # these are the package's own, and who undeploys deletes files
+            folder = shutil.copytree(folder, Path(temporary) / "pipelines")
+        server = make_app(index, folder, files=files, allow_deploy=allow_deploy)
+        console.print(f"Serving {'' if index.is_dir() else 'the new index '}{index} on http://{host}:{port}")
+        uvicorn.run(server, host=host, port=port, log_level="warning")
 
 
 register(app)

@@ -1,7 +1,7 @@
 """Loading the package's YAML pipelines, and your own, with settings changed and stores shared."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -23,11 +23,12 @@ PATTERNS = {
     "reranked": "reranked",
     "full": "full",
 }
-QUERY_SOCKETS = ("query", "question", "text")
+# What an input may be called in a component.
+SOCKETS = {"query": ("query", "question", "text"), "filters": ("filters", "base_filters")}
 RESULT_LIMITS = ("top_k", "max_length")
 
 _STORES: dict[str, Any] = {}
-_EMBEDDERS = ("QueryEmbedder", "LeafEmbedder")
+_EMBEDDERS = (".QueryEmbedder", ".LeafEmbedder")
 
 
 def pipeline_path(name: str | Path) -> Path:
@@ -71,7 +72,7 @@ def load_pipeline(
 
     :param name: Path of a YAML file, or the name of one that comes with the package, such as `"parent"`.
     :param index: Folder of the embedded index, instead of the one named in the file or in `ADV_RETRIEVAL_INDEX`.
-    :param embedding_model: Name or folder of the embedding model.
+    :param embedding_model: Name or folder of the embedding model, for every embedder of this package.
     :param overrides: Values of init parameters by `"component.parameter"`, e.g. `{"splitter.block_sizes": [600, 80]}`;
         dots go on into nested parameters.
     :returns: The pipeline.
@@ -87,12 +88,11 @@ def load_pipeline(
                 f"overrides has {key!r}, but the pipeline {str(name)!r} has the components {', '.join(components)}"
             )
         _set(components[component_name].setdefault("init_parameters", {}), parameter, value)
-    for description in components.values():
-        parameters = description.setdefault("init_parameters", {})
+    for description in _descriptions(components):
         if embedding_model and description["type"].endswith(_EMBEDDERS):
-            parameters["model"] = embedding_model
-        if index:
-            _set_index(parameters, str(index))
+            description.setdefault("init_parameters", {})["model"] = embedding_model
+        if index and description["type"].endswith(".QdrantEdgeDocumentStore"):
+            description.setdefault("init_parameters", {})["path"] = str(index)
     return Pipeline.loads(
         yaml.safe_dump(data, sort_keys=False),
         allowed_modules=["haystack_adv_retrieval"],
@@ -107,14 +107,15 @@ def _set(parameters: dict[str, Any], path: str, value: Any) -> None:
     parameters[last] = value
 
 
-def _set_index(parameters: dict[str, Any], folder: str) -> None:
-    """Point every embedded store among the parameters, at any depth, to a folder."""
-    for value in parameters.values():
-        if isinstance(value, dict):
-            if str(value.get("type", "")).endswith(".QdrantEdgeDocumentStore"):
-                value.setdefault("init_parameters", {})["path"] = folder
-            else:
-                _set_index(value, folder)
+def _descriptions(value: Any) -> Iterator[dict[str, Any]]:
+    """Find what describes an object, such as a component or a store in its parameters, at any depth."""
+    if isinstance(value, dict):
+        if isinstance(value.get("type"), str):
+            yield value
+        value = list(value.values())
+    if isinstance(value, list):
+        for part in value:
+            yield from _descriptions(part)
 
 
 def _share_stores(_name: str, _component: type, parameters: dict[str, Any]) -> None:
@@ -130,8 +131,9 @@ def run_pipeline(pipeline: Pipeline, query: str, **values: Any) -> dict[str, Any
 
     :param pipeline: The pipeline. Its free inputs called `query`, `question` or `text` take the query.
     :param query: The query.
-    :param values: Further inputs by name; None is not given. Every free input of that name takes the value, but
-        `top_k` and `max_length`, which limit the result, go to the last component that has them.
+    :param values: Further inputs by name; None is not given. Every free input of that name takes the value (`filters`
+        go to `base_filters` too), but `top_k` and `max_length`, which limit the result, go to the last component that
+        has them.
     :returns: What each component gave out, those between the components included.
     :raises ValueError: If nothing in the pipeline takes a query, or one of the values.
     """
@@ -157,7 +159,7 @@ def _inputs(pipeline: Pipeline, query: str, values: Mapping[str, Any]) -> dict[s
     for name, value in {"query": query, **values}.items():
         if value is None:
             continue
-        sockets = QUERY_SOCKETS if name == "query" else (name,)
+        sockets = SOCKETS.get(name, (name,))
         takers = [(part, socket) for part in order for socket in free.get(part, ()) if socket in sockets]
         if not takers:
             raise ValueError(f"No component of the pipeline has a free input for {name}")

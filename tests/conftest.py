@@ -5,13 +5,17 @@ import os
 os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ["HAYSTACK_TELEMETRY_ENABLED"] = "False"
 
+import json
+import shutil
 import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+import httpx
 import pytest
+import servers
 from haystack.core.serialization_security import allow_deserialization_module
 from haystack.document_stores.in_memory import InMemoryDocumentStore
 from scripted_chat_server import ChatServer
@@ -59,3 +63,39 @@ def chat_server() -> Iterator[ChatServer]:
     server = ChatServer()
     yield server
     server.stop()
+
+
+@pytest.fixture(scope="session")
+def server(handbook_index: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
+    """`adv-retrieval serve` over a copy of the handbook's index, without a chat model."""
+    folder = tmp_path_factory.mktemp("served")
+    shutil.copytree(handbook_index, folder / "index")
+    with servers.served(folder / "index", folder / "log") as client:
+        yield client
+
+
+@pytest.fixture(scope="session")
+def model_of_hayhooks() -> Iterator[ChatServer]:
+    """The chat model of the server `hayhooks`. It ranks when it is shown candidates, and answers a question."""
+
+    def reply(request: dict) -> str:
+        prompt = json.dumps(request["messages"])
+        return "It takes 14 days [1], not 30 [99]." if "numbered passages" in prompt else "[1, 2, 3]"
+
+    model = ChatServer()
+    model.script(reply)
+    yield model
+    model.stop()
+
+
+@pytest.fixture(scope="session")
+def hayhooks(
+    handbook_index: Path, tmp_path_factory: pytest.TempPathFactory, model_of_hayhooks: ChatServer
+) -> Iterator[httpx.Client]:
+    """Plain `hayhooks run` beside a copy of the folder of the pipelines, with a chat model."""
+    folder = tmp_path_factory.mktemp("hayhooks")
+    shutil.copytree(handbook_index, folder / "index")
+    shutil.copytree(ROOT / "pipelines", folder / "pipelines")
+    model = {"OPENAI_API_KEY": "a-secret-key", "OPENAI_BASE_URL": model_of_hayhooks.url}
+    with servers.hayhooks(["run"], folder / "index", folder, **model) as client:
+        yield client

@@ -94,6 +94,9 @@ def test_summaries_are_indexed_with_their_sections(notes: Path, tmp_path: Path):
     data("index", notes, "--to", index)
     data("index", notes, "--to", index, "--summaries", "extractive")
     assert data("status", "--from", index)["summaries"] == 2
+    options = ["--to", index, "--set", "summarizer.sentences=1"]
+    assert data("index", notes, *options, "--summaries", "extractive")["updated"] == 2  # other settings make others
+    call("index", notes, *options, code=1)
 
 
 @pytest.mark.parametrize("pattern", ["parent", "window", "merge", "packed", "compressed", "summary", "self-query"])

@@ -1,4 +1,5 @@
 import asyncio
+import os
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -8,6 +9,8 @@ from haystack import Document, component
 from haystack.dataclasses import ByteStream
 
 from haystack_adv_retrieval.core import chunks
+
+FOLDER_VARIABLE = "ADV_RETRIEVAL_FILES"
 
 
 @component
@@ -29,13 +32,16 @@ class FileReader:
     ```
     """
 
-    def __init__(self, encoding: str = "utf-8-sig") -> None:
+    def __init__(self, encoding: str = "utf-8-sig", folder: str | None = None) -> None:
         """
         Create a FileReader.
 
         :param encoding: Encoding of text files. The default is UTF-8, with or without a byte order mark.
+        :param folder: Where paths have to lie, so that callers of a server cannot have any file read; "" is nowhere,
+            and leaves streams. None means the environment variable `ADV_RETRIEVAL_FILES`, else anywhere.
         """
         self.encoding = encoding
+        self.folder = folder
 
     @component.output_types(documents=list[Document], failed=list[dict[str, str]])
     def run(
@@ -88,7 +94,7 @@ class FileReader:
     def _read(self, source: str | Path | ByteStream, suffix: str) -> str:
         if suffix not in SUFFIXES:
             raise ValueError(f"files of type {suffix or 'unknown'!r} are not supported, only {', '.join(SUFFIXES)}")
-        stream = source if isinstance(source, ByteStream) else ByteStream(data=Path(source).read_bytes())
+        stream = source if isinstance(source, ByteStream) else ByteStream(data=self._allowed(source).read_bytes())
         make_converter = SUFFIXES[suffix]
         if make_converter is None:
             return stream.data.decode(self.encoding)
@@ -96,6 +102,12 @@ class FileReader:
         if not documents:
             raise ValueError(f"no text could be read from this {suffix} file")
         return documents[0].content or ""
+
+    def _allowed(self, source: str | Path) -> Path:
+        path, folder = Path(source).resolve(), os.environ.get(FOLDER_VARIABLE) if self.folder is None else self.folder
+        if folder is not None and not (folder and path.is_relative_to(Path(folder).resolve())):
+            raise ValueError("files from here may not be read")
+        return path
 
 
 def _name(source: str | Path | ByteStream) -> str:

@@ -24,6 +24,7 @@ MAX_SOURCES = 256
 MAX_CHARACTERS = 500_000
 # After so many sources that failed one after another, the store and the embedder are probed.
 FAILURES_IN_A_ROW = 10
+TWICE = "Several documents have this source_id; only the first was indexed."
 
 
 @dataclass
@@ -134,7 +135,7 @@ class IndexRun:
         for document, record, is_current in zip(batch, records, current, strict=True):
             source_id = record.meta[chunks.SOURCE_ID]
             if source_id in self.seen:
-                self.report.failures[source_id] = "Several documents have this source_id; only the first was indexed."
+                self.report.failures[source_id] = TWICE
                 continue
             self.seen.add(source_id)
             if is_current:

@@ -78,7 +78,7 @@ def prepare(chat_generator: ChatGenerator) -> Steps[None]:
     if hasattr(chat_generator, "warm_up"):
         try:
             yield Call(chat_generator, "warm_up")
-        except ValueError as error:
+        except Exception as error:  # Haystack's where the key is missing, OpenAI's where it is empty
             if "OPENAI_API_KEY" not in str(error):
                 raise
             raise ValueError(NO_KEY) from error

@@ -3,7 +3,7 @@ from typing import Any
 
 from hayhooks import BasePipelineWrapper
 
-from haystack_adv_retrieval.serving import Chat
+from haystack_adv_retrieval.serving.chat import Chat
 
 
 class PipelineWrapper(BasePipelineWrapper):
@@ -17,5 +17,5 @@ class PipelineWrapper(BasePipelineWrapper):
         self, model: str, messages: list[dict[str, Any]], body: dict[str, Any]
     ) -> str | AsyncGenerator[str, None]:
         """Answer the last question of a conversation from the indexed documents, and cite them."""
-        pieces = self.chat.answer(messages)
+        pieces = await self.chat.answer(messages)
         return pieces if body.get("stream") else "".join([piece async for piece in pieces])

@@ -1,10 +1,9 @@
-import json
 from typing import Any
 
-from fastapi import HTTPException, UploadFile
+from fastapi import UploadFile
 from hayhooks import BasePipelineWrapper
 
-from haystack_adv_retrieval.serving import Indexing
+from haystack_adv_retrieval.serving.indexing import Indexing
 
 
 class PipelineWrapper(BasePipelineWrapper):
@@ -17,12 +16,12 @@ class PipelineWrapper(BasePipelineWrapper):
         self.indexing = Indexing()
 
     async def run_api_async(self, files: list[UploadFile] | None = None, meta: str = "{}") -> dict[str, Any]:
-        """Add Markdown, text, HTML, PDF or DOCX files to the index, with metadata (a JSON object) for all of them."""
-        try:
-            shared = json.loads(meta)
-        except ValueError:
-            shared = None
-        if not isinstance(shared, dict):
-            raise HTTPException(422, "meta must be a JSON object")
+        """
+        Add Markdown, text, HTML, PDF or DOCX files to the index.
+
+        :param files: The files. The last part of its name is a file's source_id.
+        :param meta: Metadata for all of them, as a JSON object.
+        :returns: The index report.
+        """
         uploads = [(file.filename or "", await file.read()) for file in files or []]
-        return await self.indexing.index_files(uploads, shared)
+        return await self.indexing.index_files(uploads, meta)

@@ -1,10 +1,10 @@
 from typing import Any
 
+from fastapi import HTTPException
 from hayhooks import BasePipelineWrapper
-from haystack import Document
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, TypeAdapter, ValidationError
 
-from haystack_adv_retrieval.serving import Indexing
+from haystack_adv_retrieval.serving.indexing import Indexing
 
 
 class Text(BaseModel):
@@ -23,7 +23,14 @@ class PipelineWrapper(BasePipelineWrapper):
         self.indexing = Indexing()
 
     async def run_api_async(self, texts: list[Text]) -> dict[str, Any]:
-        """Add texts to the index, or replace them: each with a source_id, its content, and metadata."""
-        parsed = [Text.model_validate(text) for text in texts]
-        documents = [Document(content=text.content, meta=text.meta | {"source_id": text.source_id}) for text in parsed]
-        return await self.indexing.index_documents(documents)
+        """
+        Add texts to the index, or replace them.
+
+        :param texts: Each with a source_id that stays the same when the text changes, its content, and metadata.
+        :returns: The index report.
+        """
+        try:
+            checked = TypeAdapter(list[Text]).validate_python(texts)  # as a tool it is called with anything
+        except ValidationError as error:
+            raise HTTPException(422, error.errors(include_url=False, include_context=False)) from None
+        return await self.indexing.index_texts([text.model_dump() for text in checked])

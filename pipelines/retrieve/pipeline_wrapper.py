@@ -2,7 +2,7 @@ from typing import Any
 
 from hayhooks import BasePipelineWrapper
 
-from haystack_adv_retrieval.serving import Retrieval, plain
+from haystack_adv_retrieval.serving.retrieval import Retrieval, plain
 
 
 class PipelineWrapper(BasePipelineWrapper):
@@ -25,9 +25,15 @@ class PipelineWrapper(BasePipelineWrapper):
         """
         Find passages in the indexed documents that answer a question.
 
-        Patterns: parent (whole sections), window (sentences with their neighbours), merge (sections where several hits
-        meet), packed (the best evidence under a budget), summary, self-query (constraints said in words), compressed,
-        reranked, full. Filters are Haystack's. Returns documents with source, span, score and the matched text.
+        :param query: The question, in words.
+        :param pattern: What comes back: parent (whole sections), window (sentences with their neighbours), merge
+            (sections where several hits meet), packed (the best evidence under a budget), summary (sections whose
+            summaries fit), self-query (constraints said in words become a filter), compressed (only the sentences that
+            answer), reranked and full (ordered by a chat model).
+        :param filters: A Haystack filter on metadata, such as {"field": "meta.year", "operator": "==", "value": 2024}.
+        :param top_k: How many passages at most.
+        :param max_length: Characters of all passages together at most.
+        :returns: The documents, best first, with source, span, score and the matched text.
         """
         documents = await self.retrieval.retrieve(query, pattern, filters, top_k, max_length)
         return {"documents": [plain(document) for document in documents]}

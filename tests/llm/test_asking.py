@@ -281,8 +281,13 @@ def test_the_default_model_is_the_environments(
     run(release(model))
 
 
-def test_a_missing_key_is_named_with_the_way_to_a_local_server(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("key", [None, ""])
+def test_a_missing_key_is_named_with_the_way_to_a_local_server(
+    key: str | None, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    if key is not None:
+        monkeypatch.setenv("OPENAI_API_KEY", key)
     with pytest.raises(ValueError, match=r"OPENAI_API_KEY.*OPENAI_BASE_URL") as caught:
         run(prepare(helper_model()))
     assert str(caught.value) == NO_KEY

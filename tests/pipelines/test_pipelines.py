@@ -1,6 +1,7 @@
 """Every YAML file in `pipelines/`: loads as it is, runs on a real index, sync and async."""
 
 import asyncio
+import json
 import time
 from pathlib import Path
 
@@ -91,6 +92,20 @@ def test_settings_can_be_changed_without_editing(handbook_index: Path):
         load_pipeline("window", overrides={"expandr.window_size": 0})
 
 
+def test_the_embedding_model_reaches_every_embedder_wherever_it_is(tmp_path: Path):
+    data = yaml.safe_load((pipelines_folder() / "indexing.yml").read_text(encoding="utf-8"))
+    file = tmp_path / "mine.yml"
+    file.write_text(json.dumps(data))  # JSON has no anchors: the embedder inside `diff` is described on its own
+    for path in ("indexing", file):
+        pipeline = load_pipeline(path, index=tmp_path / "index", embedding_model="a/model")
+        assert pipeline.get_component("embedder").model == "a/model"
+        assert pipeline.get_component("diff").embedder.model == "a/model"
+        assert pipeline.get_component("diff").document_store.path == str(tmp_path / "index")
+    full = load_pipeline("full", index=tmp_path / "index", embedding_model="a/model")
+    assert full.get_component("embedder").model == "a/model"
+    assert full.get_component("retriever").retriever.document_store.path == str(tmp_path / "index")
+
+
 def test_a_pipeline_that_does_not_exist_is_named_with_those_that_do():
     with pytest.raises(FileNotFoundError, match=r"no pipeline 'parents'.*sentence_window"):
         load_pipeline("parents")
@@ -98,9 +113,10 @@ def test_a_pipeline_that_does_not_exist_is_named_with_those_that_do():
 
 def test_the_question_of_a_filter_reaches_only_what_satisfies_it(handbook_index: Path):
     filters = {"field": "meta.type", "operator": "==", "value": "report"}
-    documents = retrieve(load_pipeline("parent", index=handbook_index), QUESTION, filters=filters)
-    assert documents
-    assert {document.meta["type"] for document in documents} == {"report"}
+    for pattern in ("parent", "summary", "self-query"):
+        documents = retrieve(load_pipeline(pattern, index=handbook_index), QUESTION, filters=filters)
+        assert documents
+        assert {document.meta["type"] for document in documents} == {"report"}
 
 
 def test_an_input_that_nothing_takes_is_an_error(handbook_index: Path):

@@ -1,0 +1,62 @@
+"""What is read of files and uploads, and from where."""
+
+from pathlib import Path
+
+import pytest
+from haystack.dataclasses import ByteStream
+from trees import through_yaml
+
+from haystack_adv_retrieval import FileReader
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "open").mkdir()
+    (tmp_path / "open" / "a.md").write_text("# A\r\n\r\ntext\f", encoding="utf-8-sig", newline="")
+    (tmp_path / "b.txt").write_bytes(b"caf\xe9")
+    (tmp_path / "open" / "link.txt").symlink_to(tmp_path / "b.txt")
+    return tmp_path
+
+
+def reasons(result: dict) -> list[str]:
+    return [failure["reason"] for failure in result["failed"]]
+
+
+def test_text_stays_as_it_is_under_its_path_and_what_cannot_be_read_is_reported(folder: Path) -> None:
+    sources: list = [folder / "open" / "a.md", str(folder / "b.txt"), folder / "c.md", folder / "d.exe"]
+    result = FileReader().run(sources=sources, meta={"year": 2024})
+    (document,) = result["documents"]
+    path = (folder / "open" / "a.md").resolve().as_posix()
+    assert document.content == "# A\r\n\r\ntext\f"
+    assert document.meta == {"source_id": path, "file_path": path, "year": 2024}
+    assert [Path(failure["source"]).name for failure in result["failed"]] == ["b.txt", "c.md", "d.exe"]
+    assert "not supported" in reasons(result)[2]
+    assert FileReader("latin-1").run(sources=[folder / "b.txt"])["documents"][0].content == "café"
+
+
+def test_an_upload_is_named_by_its_metadata(folder: Path) -> None:
+    upload = ByteStream(b"text", meta={"source_id": "up.md"})
+    (document,) = FileReader(folder=str(folder)).run(sources=[upload])["documents"]
+    assert (document.content, document.meta["source_id"]) == ("text", "up.md")
+
+
+def test_metadata_of_another_number_is_refused(folder: Path) -> None:
+    with pytest.raises(ValueError, match=r"per source \(1\), got 2"):
+        FileReader().run(sources=[folder / "b.txt"], meta=[{}, {}])
+
+
+def test_only_files_of_the_folder_are_read(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    inside, outside = folder / "open" / "a.md", [folder / "b.txt", folder / "open" / ".." / "b.txt"]
+    sources: list = [inside, *outside, folder / "open" / "link.txt"]
+    reader = through_yaml(FileReader("latin-1", folder=str(folder / "open")))
+    result = reader.run(sources=sources)
+    assert len(result["documents"]) == 1
+    assert reasons(result) == ["files from here may not be read"] * 3
+    monkeypatch.setenv("ADV_RETRIEVAL_FILES", "")
+    assert reasons(FileReader().run(sources=[inside])) == ["files from here may not be read"]
+    assert len(reader.run(sources=[inside])["documents"]) == 1
+
+
+async def test_async_gives_the_same(folder: Path) -> None:
+    sources: list = [folder / "open" / "a.md", folder / "c.md"]
+    assert await FileReader().run_async(sources=sources) == FileReader().run(sources=sources)
