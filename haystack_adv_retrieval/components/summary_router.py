@@ -34,7 +34,7 @@ class SummaryRouter:
     ```
     """
 
-    def __init__(self, top_k: int = 8, *, min_score: float | None = None) -> None:
+    def __init__(self, top_k: int = 3, *, min_score: float | None = None) -> None:
         """
         Create a SummaryRouter.
 
