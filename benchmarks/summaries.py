@@ -11,7 +11,9 @@ Two collections, indexed as sentences below sections and searched with both word
 Recall is the share of a question's gold sections among the first k sections, averaged over the questions: of the
 summaries found, or of the sections of the first 30 sentences found.
 
-    python benchmarks/summaries.py FOLDER --questions 150 --output benchmarks/results/summaries.txt
+`pipelines/summary_to_detail.yml` routes to 3 sections, with a safety net of 0.3.
+
+    python benchmarks/summaries.py FOLDER --output benchmarks/results/summaries.txt
 
 FOLDER holds both collections, each in a folder of its name.
 """
@@ -80,7 +82,7 @@ class ReadySummaries:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path, help="the data")
-    parser.add_argument("--questions", type=int, default=150, help="how many questions of each collection")
+    parser.add_argument("--questions", type=int, default=500, help="questions of each collection, at most")
     parser.add_argument("--texts", nargs="*", help="which texts of chunking_evaluation; all if not given")
     parser.add_argument("--indexes", type=Path, help="keep the indexes in this folder, for another run")
     parser.add_argument("--output", type=Path, help="also write the tables to this file")

@@ -265,6 +265,9 @@ def serve(
     ),
     port: Annotated[int, typer.Option(help="The port.")] = 1416,
     pipelines: Annotated[Path | None, typer.Option(help="Folder of your own pipelines and wrappers.")] = None,
+    summaries: Annotated[
+        Summaries | None, typer.Option(help="Also index a summary of each section of what callers send.")
+    ] = None,
     files: Annotated[
         Path | None, typer.Option(help="Folder of files that callers of the pipeline `indexing` may name.")
     ] = None,
@@ -283,7 +286,7 @@ def serve(
         folder = pipelines or pipelines_folder()
         if allow_deploy and pipelines is None:  # these are the package's own, and who undeploys deletes files
             folder = shutil.copytree(folder, Path(temporary) / "pipelines")
-        server = make_app(index, folder, files=files, allow_deploy=allow_deploy)
+        server = make_app(index, folder, summaries=summaries, files=files, allow_deploy=allow_deploy)
         console.print(f"Serving {'' if index.is_dir() else 'the new index '}{index} on http://{host}:{port}")
         uvicorn.run(server, host=host, port=port, log_level="warning")
 

@@ -92,10 +92,12 @@ def model_of_hayhooks() -> Iterator[ChatServer]:
 def hayhooks(
     handbook_index: Path, tmp_path_factory: pytest.TempPathFactory, model_of_hayhooks: ChatServer
 ) -> Iterator[httpx.Client]:
-    """Plain `hayhooks run` beside a copy of the folder of the pipelines, with a chat model."""
+    """Plain `hayhooks run` beside a copy of the folder of the pipelines, one of them edited, with a chat model."""
     folder = tmp_path_factory.mktemp("hayhooks")
     shutil.copytree(handbook_index, folder / "index")
     shutil.copytree(ROOT / "pipelines", folder / "pipelines")
+    edited = folder / "pipelines" / "auto_merging.yml"
+    edited.write_text(edited.read_text(encoding="utf-8").replace("top_k: 10", "top_k: 2"), encoding="utf-8")
     model = {"OPENAI_API_KEY": "a-secret-key", "OPENAI_BASE_URL": model_of_hayhooks.url}
     with servers.hayhooks(["run"], folder / "index", folder, **model) as client:
         yield client

@@ -45,7 +45,16 @@ def running(command: Sequence[str], log: Path, cwd: Path | None = None, **enviro
 
 def served(index: Path, log: Path, **environment: str) -> AbstractContextManager[httpx.Client]:
     """Serve an index with `adv-retrieval serve`."""
-    command = [sys.executable, "-m", "haystack_adv_retrieval.cli", "serve", "--from", str(index)]
+    command = [
+        sys.executable,
+        "-m",
+        "haystack_adv_retrieval.cli",
+        "serve",
+        "--from",
+        str(index),
+        "--summaries",
+        "extractive",
+    ]
     return running(command, log, **NO_MODEL | environment)
 
 

@@ -131,7 +131,6 @@ def test_a_pdf_and_a_markdown_file_are_found_by_every_pattern(server: httpx.Clie
     for pattern in set(PATTERNS) - NEED_A_MODEL:
         for query, source in [("When does the moon base open?", "moon.md"), ("warranty", "warranty-uploaded.pdf")]:
             best = found_by(server, query, pattern=pattern, filters=uploaded)[0]
-            # no section of the two has a summary, so that one pattern gets what its net finds
             assert (pattern, best["source"], best["meta"]["planet"]) == (pattern, source, "moon")
     assert server.post("/undeploy/moon.md").status_code == 403
 
@@ -213,6 +212,7 @@ def test_many_clients_at_once_get_whole_and_current_answers(server: httpx.Client
 
 def test_plain_hayhooks_starts_every_pipeline_of_its_folder(hayhooks: httpx.Client):
     assert set(hayhooks.get("/status").json()["pipelines"]) >= EVERYTHING
+    assert len(found_by(hayhooks, QUESTION, pattern="merge")) == 2, "wrappers run the pipelines beside them"
 
 
 def test_each_yaml_deploys_as_it_is_and_all_answer_at_once(
@@ -322,13 +322,13 @@ def test_a_server_killed_while_it_indexes_has_no_half_indexed_source_when_it_is_
 def test_tools_of_an_mcp_server_return_json_and_their_errors_tell_nothing(handbook_index: Path, tmp_path: Path):
     pytest.importorskip("mcp")
     from mcp import ClientSession
-    from mcp.client.streamable_http import streamablehttp_client
+    from mcp.client.streamable_http import streamable_http_client
 
     shutil.copytree(handbook_index, tmp_path / "index")
     shutil.copytree(pipelines_folder(), tmp_path / "pipelines")
 
     async def use(url: str) -> None:
-        async with streamablehttp_client(url) as (read, write, _), ClientSession(read, write) as session:
+        async with streamable_http_client(url) as (read, write, _), ClientSession(read, write) as session:
             await session.initialize()
             tools = {tool.name: tool for tool in (await session.list_tools()).tools}
             assert {"retrieve", "index_texts"} <= set(tools)

@@ -69,7 +69,8 @@ def is_current(
         and stored[chunks.SOURCE_VERSION] == record[chunks.SOURCE_VERSION]
         and settings.made(stored)
         and (chunks.SUMMARY_COUNT in stored or not summarized)
-        and summary_settings in (None, stored.get(chunks.SUMMARY_SETTINGS))
+        # where there is no text, there is nothing to summarise, however it is done
+        and (summary_settings in (None, stored.get(chunks.SUMMARY_SETTINGS)) or not stored.get(chunks.LEAF_COUNT, 1))
     )
 
 

@@ -12,7 +12,7 @@ from haystack import logging
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from haystack_adv_retrieval.components.file_reader import FOLDER_VARIABLE
-from haystack_adv_retrieval.serving.limits import MAX_REQUEST_BYTES, WENT_WRONG
+from haystack_adv_retrieval.serving.limits import MAX_REQUEST_BYTES, SUMMARIES_VARIABLE, WENT_WRONG
 
 logger = logging.getLogger(__name__)
 
@@ -78,7 +78,12 @@ async def _reply(send: Send, status: int, detail: str) -> None:
 
 
 def make_app(
-    index: str | Path, pipelines: str | Path, *, files: str | Path | None = None, allow_deploy: bool = False
+    index: str | Path,
+    pipelines: str | Path,
+    *,
+    summaries: str | None = None,
+    files: str | Path | None = None,
+    allow_deploy: bool = False,
 ) -> FastAPI:
     """
     Make the server's application.
@@ -87,6 +92,7 @@ def make_app(
 
     :param index: Folder of the index.
     :param pipelines: Folder with pipelines: YAML files, and folders with a `pipeline_wrapper.py`.
+    :param summaries: `"extractive"` or `"llm"`: also index a summary of each section of what callers send.
     :param files: Folder of files that callers may have indexed by path. None: they have to send what is indexed.
     :param allow_deploy: Whether callers may deploy pipelines, which means to run code.
     :returns: The application. It refuses to start if one of the pipelines does not.
@@ -94,6 +100,7 @@ def make_app(
     allowed = os.environ.get("HAYSTACK_DESERIALIZATION_ALLOWLIST", "").split(",")
     os.environ["HAYSTACK_DESERIALIZATION_ALLOWLIST"] = ",".join(filter(None, {*allowed, "haystack_adv_retrieval"}))
     os.environ["ADV_RETRIEVAL_INDEX"] = str(Path(index).resolve())
+    os.environ[SUMMARIES_VARIABLE] = summaries or ""
     os.environ[FOLDER_VARIABLE] = str(Path(files).resolve()) if files else ""
     os.environ["HAYHOOKS_PIPELINES_DIR"] = str(Path(pipelines).resolve())
     os.environ["HAYHOOKS_STARTUP_DEPLOY_STRATEGY"] = "sequential"  # wrappers and YAML race for lazy imports otherwise

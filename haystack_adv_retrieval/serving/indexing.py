@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import PurePosixPath
@@ -12,35 +13,40 @@ from haystack import Document
 from haystack.dataclasses import ByteStream
 
 from haystack_adv_retrieval.components.file_reader import FileReader
+from haystack_adv_retrieval.components.section_summarizer import SectionSummarizer
 from haystack_adv_retrieval.core import chunks
 from haystack_adv_retrieval.document_stores.qdrant_edge_document_store import QdrantEdgeDocumentStore
 from haystack_adv_retrieval.indexing.documents import index_documents_async
 from haystack_adv_retrieval.indexing.maintenance import prune
 from haystack_adv_retrieval.indexing.run import TWICE
-from haystack_adv_retrieval.pipelines import load_pipeline
 from haystack_adv_retrieval.serving.limits import (
     INDEXING_TIMEOUT,
     MAX_FILES,
     MAX_TEXTS,
+    SUMMARIES_VARIABLE,
     WENT_WRONG,
     check_encodable,
     discreet,
 )
+from haystack_adv_retrieval.serving.retrieval import served_pipeline
 
 
 class Indexing:
     """
     Adds what callers send to the index; runs take turns.
 
-    What a server that was killed had begun to index is removed first, so that nobody finds half a source.
+    What a server that was killed had begun to index is removed first, so that nobody finds half a source. Summaries of
+    sections are made as the environment variable `ADV_RETRIEVAL_SUMMARIES` says: "extractive", "llm", or none.
     """
 
     def __init__(self) -> None:
-        pipeline = load_pipeline("indexing")
+        pipeline = served_pipeline("indexing")
         self._reader: FileReader = pipeline.get_component("reader")  # type: ignore[assignment]
         self._splitter: Any = pipeline.get_component("splitter")
         self._embedder: Any = pipeline.get_component("embedder")
         self._store: Any = pipeline.get_component("writer").document_store  # type: ignore[attr-defined]
+        method: Any = os.environ.get(SUMMARIES_VARIABLE)
+        self._summarizer = SectionSummarizer(method=method, document_store=self._store) if method else None
         if isinstance(self._store, QdrantEdgeDocumentStore):  # in other stores another process may be at work
             prune(self._store, unfinished_only=True)
 
@@ -91,7 +97,7 @@ class Indexing:
             return await self._index(documents, {})
 
     async def _index(self, documents: Sequence[Document], failures: dict[str, str]) -> dict[str, Any]:
-        run = index_documents_async(documents, self._store, self._embedder, self._splitter)
+        run = index_documents_async(documents, self._store, self._embedder, self._splitter, summarizer=self._summarizer)
         try:
             report = await asyncio.wait_for(run, INDEXING_TIMEOUT)
         except TimeoutError:

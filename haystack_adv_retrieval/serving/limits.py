@@ -17,6 +17,7 @@ MAX_LENGTH = 100_000  # characters of all results together
 MAX_REQUEST_BYTES = 50_000_000
 MAX_FILES = 100
 MAX_TEXTS = 1_000
+SUMMARIES_VARIABLE = "ADV_RETRIEVAL_SUMMARIES"
 TIMEOUT = float(os.environ.get("ADV_RETRIEVAL_TIMEOUT", "120"))  # seconds
 INDEXING_TIMEOUT = float(os.environ.get("ADV_RETRIEVAL_INDEXING_TIMEOUT", "1800"))  # seconds
 

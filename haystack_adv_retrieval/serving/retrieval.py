@@ -2,16 +2,18 @@
 
 import asyncio
 import json
+from pathlib import Path
 from typing import Any
 
 from fastapi import HTTPException
+from hayhooks.settings import settings
 from haystack import Document, Pipeline
 from haystack.core.errors import PipelineRuntimeError
 from haystack.errors import FilterError
 
 from haystack_adv_retrieval.core import chunks
 from haystack_adv_retrieval.llm.chat_model import NO_KEY
-from haystack_adv_retrieval.pipelines import PATTERNS, last_documents, load_pipeline, pipeline_path, run_pipeline_async
+from haystack_adv_retrieval.pipelines import PATTERNS, last_documents, load_pipeline, run_pipeline_async
 from haystack_adv_retrieval.serving.limits import (
     MAX_LENGTH,
     MAX_QUERY_LENGTH,
@@ -20,6 +22,17 @@ from haystack_adv_retrieval.serving.limits import (
     check_encodable,
     discreet,
 )
+
+
+def served_pipeline(name: str) -> Pipeline:
+    """
+    Load a pipeline of the folder that is served or, where it holds none of that name, of the package.
+
+    :param name: Its name.
+    :returns: The pipeline.
+    """
+    file = Path(settings.pipelines_dir) / f"{name}.yml"
+    return load_pipeline(file if file.is_file() else name)
 
 
 class Retrieval:
@@ -43,7 +56,7 @@ class Retrieval:
         if pattern not in PATTERNS:
             raise HTTPException(422, f"pattern must be one of {', '.join(PATTERNS)}, got {pattern!r}")
         if pattern not in self._pipelines:
-            self._pipelines[pattern] = load_pipeline(pipeline_path(pattern))
+            self._pipelines[pattern] = served_pipeline(PATTERNS[pattern])
         return self._pipelines[pattern]
 
     async def retrieve(

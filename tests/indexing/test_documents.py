@@ -13,7 +13,7 @@ from index_states import check_trees, sources_in, state_of, texts_in, units_in
 from killed_indexer import SectionTitles
 from trees import CountingStore
 
-from haystack_adv_retrieval import HierarchicalSplitter, LeafEmbedder, QdrantEdgeDocumentStore
+from haystack_adv_retrieval import HierarchicalSplitter, LeafEmbedder, QdrantEdgeDocumentStore, SectionSummarizer
 from haystack_adv_retrieval.components import index_diff, index_writer
 from haystack_adv_retrieval.components.index_diff import EmbeddingMismatchError
 from haystack_adv_retrieval.indexing import run as index_run
@@ -292,6 +292,16 @@ def test_summaries_are_made_of_changed_sources_alone(store):
     index(store, documents(a="One.", b="Three."), summarizer=summarizer)
     assert summarizer.seen == ["a", "b", "b"]
     assert [summary.content for summary in units_in(store, "summary")] == ["One.", "Three."]
+
+
+def test_a_blank_source_is_not_looked_at_again_for_its_summaries(store):
+    for summarizer, expected in [
+        (SectionSummarizer(), (2, 0, 0)),
+        (SectionSummarizer(), (0, 0, 2)),
+        (SectionSummarizer(sentences=1), (0, 1, 1)),
+    ]:
+        report = index(store, documents(a="One.", blank=" "), summarizer=summarizer)
+        assert (report.added, report.updated, report.skipped) == expected
 
 
 def test_other_models_are_refused_before_anything_is_done(store):
