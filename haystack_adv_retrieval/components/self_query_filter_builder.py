@@ -1,7 +1,6 @@
 """SelfQueryFilterBuilder: constraints said in words become a safe filter."""
 
 import copy
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import date, datetime
@@ -12,16 +11,15 @@ from haystack.components.generators.chat.types import ChatGenerator
 from haystack.core.serialization import component_to_dict
 from haystack.document_stores.types import DocumentStore
 from haystack.utils import deserialize_callable, serialize_callable
-from jinja2 import Template, TemplateSyntaxError, meta
-from jinja2.sandbox import SandboxedEnvironment
 
 from haystack_adv_retrieval.calls import Steps, drive, drive_async
 from haystack_adv_retrieval.core.filter_schema import FilterSchema, MetadataField
 from haystack_adv_retrieval.core.self_query.filter_tree import emit, relaxations
-from haystack_adv_retrieval.core.self_query.prompt import PROMPT, describe, examples_of, read_reply, reply_schema
+from haystack_adv_retrieval.core.self_query.prompt import PROMPT, VARIABLES, prompt_values, read_reply, reply_schema
 from haystack_adv_retrieval.core.self_query.understanding import Understanding, understand_by_rules, understand_reply
 from haystack_adv_retrieval.core.self_query.words import Vocabulary
 from haystack_adv_retrieval.llm.asking import ask, helper_model, prepare, release
+from haystack_adv_retrieval.llm.prompts import Prompt
 from haystack_adv_retrieval.store_fields import read_fields
 from haystack_adv_retrieval.stores import both
 
@@ -136,7 +134,7 @@ class SelfQueryFilterBuilder:
         for example in self.examples:
             if not {"question", "query", "filter"} <= set(example):
                 raise ValueError(f'examples need "question", "query" and "filter", got {example!r}')
-        self._template = _template(prompt or PROMPT)
+        self._prompt = Prompt(prompt or PROMPT, {"query"}, VARIABLES)
         self._model = None if method == "rules" else helper_model(chat_generator)
         self._given = fields
         self._vocabulary = None if document_store else Vocabulary(fields, document_contents)
@@ -294,17 +292,7 @@ class SelfQueryFilterBuilder:
     def _ask(self, query: str, schema: FilterSchema, today: date) -> Steps[tuple[Any, str]]:
         assert self._model
         yield from prepare(self._model)
-        own = [(example["question"], {key: example[key] for key in ("filter", "query")}) for example in self.examples]
-        prompt = self._template.render(
-            contents=self.document_contents,
-            today=today.isoformat(),
-            weekday=f"{today:%A}",
-            fields=[describe(field) for field in schema.fields if field.operators],
-            examples=[
-                (question, json.dumps(reply, ensure_ascii=False)) for question, reply in examples_of(schema) + own
-            ],
-            query=" ".join(query.split()),
-        )
+        prompt = self._prompt(**prompt_values(query, schema, today, self.document_contents, self.examples))
         reply = yield from ask(self._model, prompt, read=read_reply, schema=reply_schema(schema), timeout=self.timeout)
         if reply.value is None:
             raise reply.error or ValueError("the model gave no reply")
@@ -324,14 +312,3 @@ class SelfQueryFilterBuilder:
         ]
         self._vocabulary = Vocabulary(FilterSchema(fields), self.document_contents)
         return self._vocabulary
-
-
-def _template(prompt: str) -> Template:
-    environment = SandboxedEnvironment(trim_blocks=True, lstrip_blocks=True)
-    try:
-        variables = meta.find_undeclared_variables(environment.parse(prompt))
-    except TemplateSyntaxError as error:
-        raise ValueError(f"prompt is no Jinja2 template: {error}") from error
-    if "query" not in variables:
-        raise ValueError("prompt must use the variable `query`")
-    return environment.from_string(prompt)

@@ -1,15 +1,15 @@
 """What a model is told to turn a question into a search with conditions, and the form of its reply."""
 
 import json
-from collections.abc import Collection
-from dataclasses import replace
+from collections.abc import Iterable, Mapping
+from datetime import date
 from typing import Any
 
-from haystack_adv_retrieval.core.filter_schema import OPERATORS_OF_TYPE, FilterSchema, MetadataField, fold
+from haystack_adv_retrieval.core.filter_schema import OPERATORS_OF_TYPE, FilterSchema, MetadataField
 from haystack_adv_retrieval.core.replies.answers import read_json
-from haystack_adv_retrieval.core.self_query.filter_tree import Clause
 
-# A template in Jinja2. Its variables: contents, today, weekday, fields, examples (pairs of question and reply), query.
+# Of the template, besides `query`. `fields` are lines, `examples` pairs of question and reply.
+VARIABLES = ("contents", "today", "weekday", "fields", "examples")
 PROMPT = """\
 Turn the question into a search in {{ contents }}: conditions on metadata, and what to look for in the texts.
 
@@ -40,6 +40,30 @@ Question: {{ query }}
 Reply:"""
 
 _REPLY_KEYS = ("filter", "filters", "conditions", "where")
+
+
+def prompt_values(
+    query: str, schema: FilterSchema, today: date, contents: str, examples: Iterable[Mapping[str, Any]]
+) -> dict[str, Any]:
+    """
+    Collect what the template is filled with.
+
+    :param query: The question.
+    :param schema: The fields.
+    :param today: The day that relative dates are relative to.
+    :param contents: What the collection holds.
+    :param examples: Further examples: "question", "query" and "filter".
+    :returns: The values of `VARIABLES` and `query`.
+    """
+    own = [(example["question"], {key: example[key] for key in ("filter", "query")}) for example in examples]
+    return {
+        "contents": contents,
+        "today": today.isoformat(),
+        "weekday": f"{today:%A}",
+        "fields": [describe(field) for field in schema.fields if field.operators],
+        "examples": [(asked, json.dumps(reply, ensure_ascii=False)) for asked, reply in examples_of(schema) + own],
+        "query": " ".join(query.split()),
+    }
 
 
 def describe(field: MetadataField) -> str:
@@ -146,31 +170,3 @@ def read_reply(text: str) -> tuple[tuple[Any, str], bool]:
         raise ValueError('the reply holds neither "filter" nor "query"')
     query = reply.get("query")
     return (reply.get(key) if key else None, query.strip() if isinstance(query, str) else ""), repaired
-
-
-def checked(clause: Clause, question: str, schema: FilterSchema, unexplained: Collection[str]) -> Clause | str:
-    """
-    Check a condition from a model against the question.
-
-    :param clause: The condition.
-    :param question: The question.
-    :param schema: The fields.
-    :param unexplained: What the rules left to explain, if they were tried; a condition has to explain a part of it.
-    :returns: The condition with a certainty: 0.8 if the question has the words of the value, 0.7 if the model quoted
-        words of the question, else 0.5. If it was not asked, the reason why it is ignored.
-    """
-    said, quoted = words_of(question), words_of(clause.words)
-    if not quoted <= said:
-        return f"the question does not say {clause.words[:200]!r}"
-    field = schema.find(clause.field)
-    value = fold(str(clause.value)) if isinstance(clause.value, str | int | float) else ""
-    names = [name for name, same in field.spellings.items() if same == field.spellings.get(value)] if field else []
-    spoken = [words for words in map(words_of, (value, *names)) if words and words <= said]
-    if unexplained and not words_of(" ".join(unexplained)) & quoted.union(*spoken):
-        return f"only {', '.join(unexplained)} was left to explain"
-    return replace(clause, certainty=0.8 if spoken else 0.7 if quoted else 0.5)
-
-
-def words_of(text: str) -> set[str]:
-    """List the words of a text, folded and without a plural s."""
-    return {word.removesuffix("s") for word in fold(text).split()}

@@ -6,6 +6,7 @@ from datetime import date
 from typing import Any, Literal
 
 from haystack_adv_retrieval.core.filter_schema import FilterSchema
+from haystack_adv_retrieval.core.self_query.evidence import checked
 from haystack_adv_retrieval.core.self_query.filter_repair import Note, repair
 from haystack_adv_retrieval.core.self_query.filter_tree import (
     Clause,
@@ -17,7 +18,6 @@ from haystack_adv_retrieval.core.self_query.filter_tree import (
     read_filter,
     with_clauses,
 )
-from haystack_adv_retrieval.core.self_query.prompt import checked
 from haystack_adv_retrieval.core.self_query.rules import read_question
 from haystack_adv_retrieval.core.self_query.words import Vocabulary
 
@@ -107,8 +107,10 @@ def understand_reply(
     notes = list(rules.notes) if rules else []
 
     def asked(clause: Clause) -> Expression:
-        kept = checked(clause, question, schema, unexplained)
+        kept = checked(clause, question, schema, unexplained, today, threshold)
         if isinstance(kept, Clause):
+            if kept.value != clause.value:
+                notes.append(Note("coerced", plain(clause), f"read as {clause.words!r}"))
             return kept
         notes.append(Note("ignored", plain(clause), kept))
         return Group("AND", ())
