@@ -1,21 +1,25 @@
 """
 Does a filter made from the question help or hurt? Rules, a chat model, and both, on labelled questions.
 
-    python benchmarks/self_query.py tests/data/self_query > benchmarks/results/self_query.txt
-    python benchmarks/self_query.py tests/data/self_query --base-url http://127.0.0.1:8080/v1 --every 3
+    python benchmarks/self_query.py tests/data/self_query
+    python benchmarks/self_query.py tests/data/self_query --base-url http://127.0.0.1:8080/v1 --every 3 \\
+        --replies benchmarks/results/self_query.replies.jsonl > benchmarks/results/self_query.txt
 
 The folder holds invented collections (`*.fields.jsonl`, `*.documents.jsonl`) and `questions.jsonl`: questions with the
 filter that is right, others that are right too, and a topic. A document is relevant if it satisfies the filter and is
-about the topic. With `--base-url`, a server with OpenAI's protocol is asked, about every n-th question.
+about the topic. With `--base-url`, a server with OpenAI's protocol is asked; its replies are kept in the file
+`--replies` and not asked for again, so an interrupted run goes on where it stopped.
 """
 
 import argparse
+import hashlib
 import json
 import random
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import date, timedelta
+from importlib.metadata import version
 from pathlib import Path
 from statistics import fmean, median
 from typing import Any
@@ -23,6 +27,7 @@ from typing import Any
 from haystack import Document
 from haystack.components.generators.chat import OpenAIChatGenerator
 from haystack.components.retrievers.in_memory import InMemoryEmbeddingRetriever
+from haystack.dataclasses import ChatMessage
 from haystack.document_stores.in_memory import InMemoryDocumentStore
 from haystack.utils import Secret
 from haystack.utils.filters import document_matches_filter
@@ -34,6 +39,7 @@ from haystack_adv_retrieval.components.self_query_filter_builder import SelfQuer
 from haystack_adv_retrieval.core.filter_schema import FilterSchema
 from haystack_adv_retrieval.core.self_query.filter_repair import repair
 from haystack_adv_retrieval.core.self_query.filter_tree import emit, read_filter
+from haystack_adv_retrieval.llm.chat_model import cut_off
 
 TODAY = date(2031, 5, 14)
 CONTENTS = {
@@ -49,7 +55,8 @@ kept: share of the relevant documents that satisfy the filter. cut: share of all
 of which a relevant document was cut. Recall of the relevant documents in the top {top_k} of a search by embedding:
 plain (the question, no filter), filtered, relaxed (where the filter leaves fewer than {top_k}), whole (relaxed, but the
 whole question is searched for). worse: questions with a lower recall than plain. calls: questions about which the model
-was asked. ms: median time to make the filter.
+was asked. ms: median time to make the filter. The rules were written with the questions of the split tuning at hand,
+and what is checked of a model's conditions with all its replies; the collection of the split fresh came last.
 """
 COLUMNS = {"right": 6, "kept": 6, "cut": 6, "k x c": 5, "lost": 4, "plain": 5, "filtered": 8, "relaxed": 7}
 COLUMNS |= {"whole": 5, "worse": 5, "whole worse": 11, "calls": 6, "ms": 8}
@@ -124,6 +131,34 @@ def portable(filters: dict[str, Any] | None, schema: FilterSchema) -> dict[str, 
     return emit(tree)
 
 
+class Replies:
+    """What a chat model said, kept in a file: it is not asked the same twice, whatever becomes of the run."""
+
+    def __init__(self, model: OpenAIChatGenerator, path: Path) -> None:
+        self.ask, self.path = model.run, path
+        self.known = {row["prompt"]: row for row in (read_lines(path) if path.exists() else [])}
+        self.seconds = 0.0  # that replies from the file once took
+        model.run = self.run  # type: ignore[method-assign]
+
+    def run(self, messages: list[ChatMessage], **options: Any) -> dict[str, Any]:
+        key = hashlib.sha256("\0".join(message.text or "" for message in messages).encode()).hexdigest()
+        if key in self.known:
+            self.seconds += self.known[key]["seconds"]
+            return {"replies": [ChatMessage.from_assistant(self.known[key]["reply"])]}
+        started = time.perf_counter()
+        try:
+            result = self.ask(messages=messages, **options)
+        except Exception as error:
+            result = cut_off(error)  # a reply that reached the limit of tokens
+            if not result:
+                raise
+        seconds = round(time.perf_counter() - started, 1)
+        self.known[key] = {"prompt": key, "reply": result["replies"][0].text, "seconds": seconds}
+        with self.path.open("a", encoding="utf-8") as file:
+            print(json.dumps(self.known[key], ensure_ascii=False), file=file)
+        return result
+
+
 class Searcher:
     """Searches by embedding, each text embedded once."""
 
@@ -141,11 +176,15 @@ class Searcher:
 
 
 def ask(
-    question: dict[str, Any], collection: Collection, builder: SelfQueryFilterBuilder, searcher: Searcher
+    question: dict[str, Any],
+    collection: Collection,
+    builder: SelfQueryFilterBuilder,
+    searcher: Searcher,
+    replies: Replies | None,
 ) -> Answer:
-    started = time.perf_counter()
+    started = time.perf_counter() + (replies.seconds if replies else 0.0)
     built = builder.run(query=question["question"])
-    seconds = time.perf_counter() - started
+    seconds = time.perf_counter() + (replies.seconds if replies else 0.0) - started
     right = [portable(filters, collection.schema) for filters in [question["filter"], *question.get("also_right", [])]]
     everything = [*collection.documents, *collection.probes]
     about = {d.id for d in collection.documents if question["topic"] in (None, d.meta["topic"])}
@@ -197,34 +236,49 @@ def main() -> None:
     arguments.add_argument("folder", type=Path)
     arguments.add_argument("--base-url", help="of a chat server with OpenAI's protocol")
     arguments.add_argument("--model", default="local")
-    arguments.add_argument("--every", type=int, default=1, help="ask the model about every n-th question")
+    arguments.add_argument("--every", type=int, default=1, help="of the way llm: answer every n-th question only")
+    arguments.add_argument("--replies", type=Path, default=Path("replies.jsonl"), help="where its replies are kept")
     given = arguments.parse_args()
     questions = read_lines(given.folder / "questions.jsonl")
     embedder, searcher = LeafEmbedder(), Searcher()
     embedder.warm_up()
     collections = {name: load(given.folder, name, embedder) for name in CONTENTS}
-    ways: list[tuple[str, dict[str, Any], int]] = [("rules", {"method": "rules"}, 1)]
+    ways: dict[str, dict[str, Any]] = {"rules": {}}
+    replies = None
     if given.base_url:
-        options = {"temperature": 0.0, "max_tokens": 400}
-        key = Secret.from_token("none")
-        model = OpenAIChatGenerator(key, given.model, api_base_url=given.base_url, generation_kwargs=options)
-        shared = {"chat_generator": model, "timeout": 600.0}
-        ways += [("auto", {"method": "auto"} | shared, 1), ("llm", {"method": "llm"} | shared, given.every)]
+        model = OpenAIChatGenerator(
+            Secret.from_token("none"),
+            given.model,
+            api_base_url=given.base_url,
+            generation_kwargs={"temperature": 0.0, "max_tokens": 250},
+            timeout=900.0,
+            max_retries=0,
+        )
+        replies = Replies(model, given.replies)
+        ways |= {name: {"chat_generator": model, "timeout": 1800.0} for name in ("auto", "llm")}
+    packages = ("haystack-adv-retrieval", "haystack-ai")
+    print(f"{date.today()}\n{', '.join(f'{name} {version(name)}' for name in packages)}\n")
     print(LEGEND.format(count=len(questions), top_k=TOP_K))
+    if given.base_url:
+        print(f"Model of auto and llm: {given.model}. The way llm is asked one question in {given.every}.\n")
     header = (
         f"| {'':14} | {'split':8} | {'n':>3} | {' | '.join(f'{title:>{width}}' for title, width in COLUMNS.items())} |"
     )
     print(header, "|".join("-" * len(cell) for cell in header.split("|")), sep="\n")
-    for name, parameters, every in ways:
+    for name, parameters in ways.items():
         builders = {
             collection: SelfQueryFilterBuilder(
-                loaded.schema.fields, document_contents=CONTENTS[collection], clock=lambda: TODAY, **parameters
+                loaded.schema.fields,
+                document_contents=CONTENTS[collection],
+                clock=lambda: TODAY,
+                method=name,
+                **parameters,
             )
             for collection, loaded in collections.items()
         }
-        asked = questions[::every]
         answers = [
-            ask(question, collections[question["schema"]], builders[question["schema"]], searcher) for question in asked
+            ask(question, collections[question["schema"]], builders[question["schema"]], searcher, replies)
+            for question in questions[:: given.every if name == "llm" else 1]
         ]
         print("\n".join(rows(name, answers)), flush=True)
         explained = [answer for answer in answers if answer.explained]

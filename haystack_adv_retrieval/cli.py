@@ -199,6 +199,8 @@ def query(
         return
     if understood:
         console.print(f"searched  {search}\nfilter    {json.dumps(understood['report']['filters'])}")
+        if understood["report"]["filters"] != understood["filters"]:
+            console.print(f"relaxed   since nothing was found with {json.dumps(understood['filters'])}")
     for rank, document in enumerate(documents, start=1):
         _show(rank, document)
     if not documents:

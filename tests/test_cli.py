@@ -109,9 +109,20 @@ def test_every_pattern_shows_what_was_found(pattern: str, handbook_index: Path):
 
 def test_self_querying_shows_what_was_filtered_and_what_was_searched(handbook_index: Path):
     shown = call("query", "What do reports of 2024 say about revenue?", "--from", handbook_index, "--self-query").stdout
-    assert "filter" in shown
-    assert "2024" in shown
+    top = " ".join(shown.split("\n1 ")[0].split())
+    report, year = (
+        {"field": f"meta.{k}", "operator": "==", "value": v} for k, v in (("type", "report"), ("year", 2024))
+    )
+    assert top == f"searched revenue filter {json.dumps({'operator': 'AND', 'conditions': [report, year]})}"
     assert "quarter-2024-q3.md" in shown
+
+
+def test_self_querying_tells_when_a_filter_had_to_be_relaxed(handbook_index: Path):
+    shown = call("query", "policies of 2019 about travel costs", "--from", handbook_index, "--self-query").stdout
+    top = " ".join(shown.split("\n1 ")[0].split())
+    assert top.startswith('searched travel costs filter {"field": "meta.type"')
+    assert "relaxed since nothing was found with" in top
+    assert "travel.md" in shown
 
 
 @pytest.mark.parametrize(

@@ -43,11 +43,13 @@ def blocks(language: str) -> list[str]:
     return [block for name, block in BLOCKS if name == language]
 
 
-def test_the_python_snippet_runs(workplace: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
+def test_the_python_snippets_run(workplace: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
     monkeypatch.chdir(workplace)
-    (snippet,) = blocks("python")
-    exec(compile(snippet, "README", "exec"), {})
-    assert "IndexReport(added=1" in capsys.readouterr().out
+    for snippet in blocks("python"):
+        exec(compile(snippet, "README", "exec"), {})
+    out = capsys.readouterr().out
+    assert "IndexReport(added=1" in out
+    assert "travel costs {'operator': 'AND'" in out
 
 
 @pytest.mark.parametrize("command", COMMANDS)

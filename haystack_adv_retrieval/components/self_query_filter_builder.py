@@ -40,8 +40,9 @@ class SelfQueryFilterBuilder:
 
     Conditions in plain words (years, dates, ranges, listed values, numbers with units, negations, `year>=2020`) are
     read by rules without a model. With `method="auto"` a model is asked only about questions that say more than the
-    rules can explain, and only its conditions on what they left are added. The rules read English, the model any
-    language.
+    rules can explain, and only its conditions on what they left are added. What a model makes of an English question
+    counts only where the question names the value or something alike, so other words for a value belong into `values`.
+    The rules read English, the model any language.
 
     The output uses what stores read alike: `==`, `!=`, `in`, `not in` for texts, truth values and integers, comparisons
     for numbers and ISO dates, AND and OR. Dates are compared by day, in the time zone in which they are stored. Lists
@@ -310,5 +311,6 @@ class SelfQueryFilterBuilder:
             {**(also if also.get("type") == field["type"] else {}), **field}
             for field, also in zip(given, stored, strict=True)
         ]
-        self._vocabulary = Vocabulary(FilterSchema(fields), self.document_contents)
-        return self._vocabulary
+        vocabulary = Vocabulary(FilterSchema(fields), self.document_contents)
+        self._vocabulary = vocabulary if found else None  # an empty store is looked at again
+        return vocabulary

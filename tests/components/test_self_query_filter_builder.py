@@ -262,8 +262,9 @@ STORED = [
 
 def test_fields_are_read_from_the_store_once_and_refreshed_on_demand():
     store = InMemoryDocumentStore(shared=False)
-    store.write_documents(STORED)
     builder = SelfQueryFilterBuilder(document_store=store, method="rules")
+    assert builder.run(query="memos about tax")["filters"] == {}  # an empty store is looked at again
+    store.write_documents(STORED)
     assert builder.run(query="memos about tax")["filters"] == {"field": "meta.kind", "operator": "==", "value": "memo"}
     store.write_documents([Document(content="c", meta={"kind": "letter"})])
     assert builder.run(query="letters about tax")["filters"] == {}
