@@ -53,13 +53,19 @@ PACKAGES = (
 )
 DEFAULT = "ours: packed"
 # Patterns that take a budget are given each budget in turn, as they would be in use; all others are cut there.
-BUDGETED = {DEFAULT: ("packed", "packer.max_length"), "ours: compressed": ("compressed", "compressor.max_length")}
-# Pipeline and settings of the others: enough results to fill the largest budget.
+BUDGETED = {
+    DEFAULT: ("packed", "packer.max_length", {}),
+    "ours: compressed": ("compressed", "compressor.max_length", {}),
+    "ours: sentence window": ("sentence_window", "expander.max_length", {"expander.top_k": 60}),
+    "ours: auto-merging": ("auto_merging", "merger.max_length", {"merger.top_k": 60}),
+    "ours: parent": ("parent", "expander.max_length", {"expander.top_k": 20}),
+}
+# Pipeline and settings of others, which are cut like the peers.
 OURS = {
     "ours: packed, 8000 cut": ("packed", {"packer.max_length": 8000}),
-    "ours: sentence window 1": ("sentence_window", {"retriever.top_k": 60, "expander.top_k": 60}),
-    "ours: parent": ("parent", {"retriever.top_k": 60, "expander.top_k": 20}),
-    "ours: auto-merging": ("auto_merging", {"retriever.top_k": 60, "merger.top_k": 60}),
+    "ours: sentence window, cut": ("sentence_window", {"expander.top_k": 60}),
+    "ours: auto-merging, cut": ("auto_merging", {"merger.top_k": 60}),
+    "ours: parent, cut": ("parent", {"expander.top_k": 20}),
 }
 PEERS = (peers_haystack, peers_langchain, peers_llamaindex)
 
@@ -87,9 +93,10 @@ def main() -> None:
     progress("indexing for this package")
     index = arguments.cache / "index"
     build_index([Document(content=text, meta={"source_id": name}) for name, text in corpus.items()], index, {})
-    for name, (pipeline, parameter) in BUDGETED.items():
+    for name, (pipeline, parameter, settings) in BUDGETED.items():
         for budget in BUDGETS:
-            strategies[f"{name} {budget}"] = load_pipeline(pipeline, index=index, overrides={parameter: budget})
+            overrides = settings | {parameter: budget}
+            strategies[f"{name} {budget}"] = load_pipeline(pipeline, index=index, overrides=overrides)
     for name, (pipeline, settings) in OURS.items():
         strategies[name] = load_pipeline(pipeline, index=index, overrides=settings)
     progress(f"asking {len(questions)} questions {len(strategies)} times")

@@ -1,4 +1,4 @@
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterable
 
 from haystack import Document, component
 from haystack.document_stores.types import DocumentStore
@@ -10,12 +10,13 @@ from haystack_adv_retrieval.context.results import (
     Passage,
     best_of_each,
     best_passages,
+    by_score,
     check_at_least,
     check_choice,
     report_problems,
 )
 from haystack_adv_retrieval.context.slices import fuse
-from haystack_adv_retrieval.context.source_windows import Source, WindowRule, WindowUnit, Within
+from haystack_adv_retrieval.context.source_windows import Source, Window, WindowRule, WindowUnit, Within, fused_windows
 from haystack_adv_retrieval.core import chunks
 from haystack_adv_retrieval.core.lineage import is_summary
 from haystack_adv_retrieval.stores import read_by_ids
@@ -73,9 +74,9 @@ class SentenceWindowExpander:
         :param within: What a window must not leave: the hit's `"source"`, `"parent"` or `"page"`. A leaf belongs to the
             page that it starts on.
         :param top_k: How many results to return at most, counted after windows have fused.
-        :param max_length: Budget over all results together. Results are taken whole, best first; one that does not fit
-            makes way for smaller ones. Only if the best one exceeds the budget by itself is it cut, to whole sentences
-            around its best hit.
+        :param max_length: Budget over all results together. Hits are widened best first; one whose window does not fit
+            any more comes alone, or not at all. Only if the best window exceeds the budget by itself is it cut, to
+            whole sentences around its hit.
         :param length_unit: Unit of `max_length`: `"character"`, `"word"` or `"token"`.
         :param language: ISO 639 code of the texts' language, for counting sentences.
         :param source_id_meta_key: Metadata key of the source, for chunks made elsewhere. Their neighbours are found
@@ -154,13 +155,18 @@ class SentenceWindowExpander:
         own, foreign, stray = self._by_source(hits)
         yield from self._read_leaves(own, size)
         found = yield from self._read_foreign(foreign, size)
+        adopted = [adopt(source.leaves) for source in foreign.values()]
+        sources = [*own.values(), *(_source_of_adopted(leaves, hits) for leaves, _ in adopted)]
+        limit = self.max_length if max_length is None else max_length
+        windows = fused_windows(sources, hits, rule, limit, self.length_unit)
         passages = [Passage(hit, [hit]) for hit in stray]
-        for source in own.values():
-            for window in source.windows(rule):
+        for source, some in zip(own.values(), windows, strict=False):
+            for window in some:
                 chunk = fuse(source.pieces_of(window.span), window.span, window.hits[0])
                 passages.append(Passage(chunk, window.hits, window.missing))
-        for source in foreign.values():
-            passages += self._foreign_passages(source, rule, found)
+        elsewhere = zip(sources[len(own) :], windows[len(own) :], (is_known for _, is_known in adopted), strict=True)
+        for source, some, is_known in elsewhere:
+            passages += [self._foreign_passage(source, window, hits, found, is_known) for window in some]
         missing = [id_ for passage in passages for id_ in passage.missing]
         problems = [f"The hit {hit.id!r} has no position in a source" for hit in stray]
         problems += [f"The store does not hold the chunk {id_!r}" for id_ in missing]
@@ -169,7 +175,7 @@ class SentenceWindowExpander:
             passages,
             hits,
             top_k=top_k or self.top_k,
-            max_length=max_length or self.max_length,
+            max_length=limit,
             length_unit=self.length_unit,
         )
 
@@ -216,17 +222,22 @@ class SentenceWindowExpander:
                 sources[place.source].leaves.setdefault(place.ordinal, chunk)
         return {chunk.id for chunk in found}
 
-    def _foreign_passages(self, source: Source, rule: WindowRule, found: set[str]) -> Iterator[Passage]:
-        retrieved = {hit.id: hit for hit in source.hits}
-        leaves, is_known = adopt(source.leaves)
-        adopted = Source([leaf for leaf in leaves.values() if leaf.id in retrieved], leaves)
-        for window in adopted.windows(rule):
-            hits = [retrieved[hit.id] for hit in window.hits]
-            pieces = adopted.pieces_of(window.span)
-            chunk = fuse_adopted(pieces, window.span, hits[0], self.split_id_meta_key, is_known=is_known)
-            # What their neighbours would be called is not known, but a store without the hit is not the right one.
-            missing = [hit.id for hit in hits if hit.id not in found]
-            yield Passage(chunk, window.hits if is_known else hits, missing)
+    def _foreign_passage(
+        self, source: Source, window: Window, hits: Iterable[Document], found: set[str], is_known: bool
+    ) -> Passage:
+        ids = {hit.id for hit in window.hits}
+        own = by_score(hit for hit in hits if hit.id in ids)
+        chunk = fuse_adopted(
+            source.pieces_of(window.span), window.span, own[0], self.split_id_meta_key, is_known=is_known
+        )
+        # What their neighbours would be called is not known, but a store without the hit is not the right one.
+        missing = [hit.id for hit in own if hit.id not in found]
+        return Passage(chunk, window.hits if is_known else own, missing)
+
+
+def _source_of_adopted(leaves: dict[int, Document], hits: Iterable[Document]) -> Source:
+    retrieved = {hit.id for hit in hits}
+    return Source([leaf for leaf in leaves.values() if leaf.id in retrieved], leaves)
 
 
 def _source_of(chunk: Document) -> Hashable:

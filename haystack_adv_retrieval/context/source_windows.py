@@ -1,6 +1,6 @@
 """The hits and leaves of one source, and the windows around the hits."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from operator import itemgetter
@@ -8,6 +8,7 @@ from typing import Literal, NamedTuple
 
 from haystack import Document
 
+from haystack_adv_retrieval.context.budgets import LengthUnit, length_of
 from haystack_adv_retrieval.context.results import by_score
 from haystack_adv_retrieval.context.slices import slice_of
 from haystack_adv_retrieval.core import chunks
@@ -60,13 +61,13 @@ class Source:
     hits: list[Document] = field(default_factory=list)
     leaves: dict[int, Document] = field(default_factory=dict)
 
-    def windows(self, rule: WindowRule) -> Iterator[Window]:
-        """Widen the hits, and fuse what overlaps or touches."""
-        windows = [self._window(hit, rule) for hit in by_score(self.hits)]
-        for span in merge(window.span for window in windows):
-            inside = [window for window in windows if span.contains(window.span)]
-            hits = [hit for window in inside for hit in window.hits]
-            yield Window(span, hits, [id_ for window in inside for id_ in window.missing])
+    def windows(self, rule: WindowRule) -> list[Window]:
+        """Widen each hit, the best one first."""
+        return [self._window(hit, rule) for hit in by_score(self.hits)]
+
+    def text(self, span: Span) -> str:
+        """Cut a span out of the source."""
+        return slice_of(self.pieces_of(span), span)
 
     def pieces_of(self, span: Span) -> list[Document]:
         """List the leaves and hits that share text with a span, in source order."""
@@ -85,12 +86,52 @@ class Source:
         own, leaves = _span(hit), range(hit.meta[chunks.LEAF_START], hit.meta[chunks.LEAF_END])
         span, unknown = widen(own, leaves, span_of, rule.size)
         if rule.unit == "sentence" and rule.size:
-            text = slice_of(self.pieces_of(span), span)
             own_in_text = Span(own.start - span.start, own.end - span.start)
-            around = sentences_around(text, own_in_text, rule.size, rule.language)
+            around = sentences_around(self.text(span), own_in_text, rule.size, rule.language)
             span = Span(span.start + around.start, span.start + around.end)
         missing = chunks.leaf_ids(hit.meta, (ordinal for ordinal in unknown if ordinal not in self.leaves))
         return Window(span, [hit], missing)
+
+
+def fused_windows(
+    sources: Sequence[Source], hits: Iterable[Document], rule: WindowRule, max_length: int | None, unit: LengthUnit
+) -> list[list[Window]]:
+    """
+    Make the windows of the hits of several sources, and fuse those that overlap or touch.
+
+    Under a budget hits are taken best first, and one whose window does not fit any more comes alone, or not at all. So
+    the budget goes to the best hits, and not to the longest chain of hits that touch. The best one is always taken.
+
+    :param sources: The sources.
+    :param hits: All hits, in the order in which they were retrieved.
+    :param rule: How windows are made.
+    :param max_length: The budget over all windows together; None sets none.
+    :param unit: Unit of the budget.
+    :returns: The windows of each source, in the order of its text.
+    """
+    made = [source.windows(rule) for source in sources]
+    if max_length is None:
+        return [_fuse(windows) for windows in made]
+    window_of = {window.hits[0].id: (number, window) for number, windows in enumerate(made) for window in windows}
+    taken: list[list[Window]] = [[] for _ in sources]
+    lengths = [0] * len(sources)
+    for number, window in (window_of[hit.id] for hit in by_score(hits) if hit.id in window_of):
+        for part in (window, Window(_span(window.hits[0]), window.hits, [])):
+            fused = _fuse([*taken[number], part])
+            length = sum(length_of(sources[number].text(each.span), unit) for each in fused)
+            if sum(lengths) - lengths[number] + length <= max_length or not any(taken):
+                taken[number], lengths[number] = fused, length
+                break
+    return taken
+
+
+def _fuse(windows: Sequence[Window]) -> list[Window]:
+    fused = []
+    for span in merge(window.span for window in windows):
+        inside = [window for window in windows if span.contains(window.span)]
+        hits = [hit for window in inside for hit in window.hits]
+        fused.append(Window(span, hits, [id_ for window in inside for id_ in window.missing]))
+    return fused
 
 
 def _span(chunk: Document) -> Span:

@@ -245,6 +245,18 @@ def test_a_window_that_is_too_large_by_itself_is_cut_around_its_best_hit(tree):
     assert result.content == SENTENCES[2].strip()
 
 
+def test_a_budget_goes_to_the_best_hits_and_not_to_the_longest_chain_of_them():
+    tree = tree_of(" ".join(f"This is number {number}." for number in range(10, 40)))
+    chain, elsewhere = tree.leaves[2:12], tree.leaves[25]
+    hits = [replace(chain[5], score=0.9), replace(elsewhere, score=0.8)]
+    hits += [replace(hit, score=0.5) for hit in chain if hit.id != chain[5].id]
+    expander = SentenceWindowExpander(store_of(tree.all))
+    whole, *_ = expander.run(documents=hits)["documents"]
+    assert len(whole.content) == 12 * 19
+    results = expander.run(documents=hits, max_length=7 * 19)["documents"]
+    assert spans_of(results) == [(6 * 19, 9 * 19), (24 * 19, 27 * 19), (2 * 19, 3 * 19)]
+
+
 def test_leaves_that_repeat_a_sentence_are_fused_without_repetition():
     tree = tree_of(" ".join(f"This is number {number}." for number in range(20)), leaf="chunk", split_overlap=1)
     assert sum(len(one.content) for one in tree.leaves) > len(tree.text)
