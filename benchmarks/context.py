@@ -52,20 +52,26 @@ PACKAGES = (
     "qdrant-edge-py",
 )
 DEFAULT = "ours: packed"
-# Patterns that take a budget are given each budget in turn, as they would be in use; all others are cut there.
+# Patterns that are given each budget in turn, as they would be in use; all others are cut there.
 BUDGETED = {
-    DEFAULT: ("packed", "packer.max_length", {}),
-    "ours: compressed": ("compressed", "compressor.max_length", {}),
-    "ours: sentence window": ("sentence_window", "expander.max_length", {"expander.top_k": 60}),
-    "ours: auto-merging": ("auto_merging", "merger.max_length", {"merger.top_k": 60}),
-    "ours: parent": ("parent", "expander.max_length", {"expander.top_k": 20}),
+    DEFAULT: ("packed", "packer.max_length"),
+    "ours: compressed": ("compressed", "compressor.max_length"),
+    "ours: sentence window 1, budget": ("sentence_window", "expander.max_length"),
 }
-# Pipeline and settings of others, which are cut like the peers.
+# The index of the pipelines as they are, and two with the sizes of the peers' classic patterns.
+SENTENCES, CHARACTERS, TOKENS = "sentences", "2000/400 characters", "2048/512/128 tokens"
+INDEXES = {
+    SENTENCES: {},
+    CHARACTERS: {"splitter.block_sizes": [2000, 400], "splitter.split_by": "character", "splitter.leaf": "chunk"},
+    TOKENS: {"splitter.block_sizes": [2048, 512, 128], "splitter.split_by": "token", "splitter.leaf": "chunk"},
+}
+# Index, pipeline and settings of the others.
 OURS = {
-    "ours: packed, 8000 cut": ("packed", {"packer.max_length": 8000}),
-    "ours: sentence window, cut": ("sentence_window", {"expander.top_k": 60}),
-    "ours: auto-merging, cut": ("auto_merging", {"merger.top_k": 60}),
-    "ours: parent, cut": ("parent", {"expander.top_k": 20}),
+    "ours: packed, 8000 cut": (SENTENCES, "packed", {"packer.max_length": 8000}),
+    "ours: sentence window 1": (SENTENCES, "sentence_window", {"expander.top_k": 60}),
+    "ours: parent of 400 words": (SENTENCES, "parent", {"expander.top_k": 20}),
+    "ours: parent 400/2000": (CHARACTERS, "parent", {"expander.top_k": 20}),
+    "ours: auto-merging 2048/512/128 k12": (TOKENS, "auto_merging", {"retriever.top_k": 12, "merger.top_k": 12}),
 }
 PEERS = (peers_haystack, peers_langchain, peers_llamaindex)
 
@@ -91,14 +97,16 @@ def main() -> None:
         strategies |= peers.strategies(corpus, encoder)
     peers = list(strategies)
     progress("indexing for this package")
-    index = arguments.cache / "index"
-    build_index([Document(content=text, meta={"source_id": name}) for name, text in corpus.items()], index, {})
-    for name, (pipeline, parameter, settings) in BUDGETED.items():
+    documents = [Document(content=text, meta={"source_id": name}) for name, text in corpus.items()]
+    folders = {name: arguments.cache / name.replace("/", "-") for name in INDEXES}
+    for name, settings in INDEXES.items():
+        build_index(documents, folders[name], settings)
+    for name, (pipeline, parameter) in BUDGETED.items():
         for budget in BUDGETS:
-            overrides = settings | {parameter: budget}
-            strategies[f"{name} {budget}"] = load_pipeline(pipeline, index=index, overrides=overrides)
-    for name, (pipeline, settings) in OURS.items():
-        strategies[name] = load_pipeline(pipeline, index=index, overrides=settings)
+            overrides = {parameter: budget}
+            strategies[f"{name} {budget}"] = load_pipeline(pipeline, index=folders[SENTENCES], overrides=overrides)
+    for name, (index, pipeline, settings) in OURS.items():
+        strategies[name] = load_pipeline(pipeline, index=folders[index], overrides=settings)
     progress(f"asking {len(questions)} questions {len(strategies)} times")
     evaluation = evaluate(strategies, questions, budgets=BUDGETS)
     evaluation = replace(evaluation, outcomes=joined(evaluation.outcomes))
