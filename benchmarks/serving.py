@@ -47,7 +47,7 @@ class Load:
     url: str
     until: float
     questions: list[str]
-    expected: dict[tuple[str, str], Any]
+    expected: dict[tuple[str, str, bool], Any]
     seconds: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
     errors: list[str] = field(default_factory=list)
     wrong: list[str] = field(default_factory=list)
@@ -80,7 +80,8 @@ class Load:
         else:
             result = self.post(http, "retrieve", "/retrieve/run", json={"query": question, "pattern": pattern})
             documents = (result or {}).get("documents", [])
-        if result is not None and self.expected.setdefault((question, pattern), best(documents)) != best(documents):
+        key = (question, pattern, from_yaml)
+        if result is not None and self.expected.setdefault(key, best(documents)) != best(documents):
             self.wrong.append(f"{pattern}: {question}")
 
     def upload(self, http: httpx.Client, number: int, written: int) -> None:

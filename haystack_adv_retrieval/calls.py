@@ -9,6 +9,7 @@ generator, so its `finally` blocks run at once.
 
 import asyncio
 import contextvars
+import time
 from collections.abc import Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
@@ -81,6 +82,27 @@ def _answer(call: Call) -> Any:
         return call.run()
     except Exception as error:
         return error
+
+
+@dataclass(frozen=True)
+class _Pause:
+    seconds: float
+
+    def run(self) -> None:
+        time.sleep(self.seconds)
+
+    async def run_async(self) -> None:
+        await asyncio.sleep(self.seconds)
+
+
+def pause(seconds: float) -> Call:
+    """
+    Make a call that only takes time.
+
+    :param seconds: How long.
+    :returns: The call.
+    """
+    return Call(_Pause(seconds), "run")
 
 
 Steps = Generator[Call | Parallel, Any, T]

@@ -1,10 +1,7 @@
 """What document stores differ in: reading by ids, deleting by filter, taking turns, and filters that all read alike."""
 
-import asyncio
 import inspect
 import json
-import threading
-import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from typing import Any
@@ -12,7 +9,7 @@ from typing import Any
 from haystack import Document
 from haystack.document_stores.types import DocumentStore, DuplicatePolicy
 
-from haystack_adv_retrieval.calls import Call, Steps, drive, drive_async
+from haystack_adv_retrieval.calls import Call, Steps, drive, drive_async, pause
 
 BATCH_SIZE = 1000
 
@@ -140,19 +137,22 @@ def delete_matching(document_store: DocumentStore, filters: dict[str, Any]) -> S
 
 def exclusive(document_store: DocumentStore) -> Steps[ExitStack]:
     """
-    Wait until no one else in this process changes the index, as steps for `drive`.
+    Wait until no one else in this process changes the index, as steps for `drive`. Whoever came first is next.
 
-    Stores with the same settings share one lock. Other processes are not held off.
+    Stores with the same settings share one queue. Other processes are not held off.
 
     :param document_store: Any document store.
     :returns: A context manager that lets the next one in on exit.
     """
-    lock = _locks.setdefault(_identity(document_store), threading.Lock())
-    while not lock.acquire(blocking=False):
-        yield Call(_Turn(), "wait")
-    released = ExitStack()
-    released.callback(lock.release)
-    return released
+    queue = _queues.setdefault(_identity(document_store), [])
+    turn = object()
+    queue.append(turn)
+    left = ExitStack()
+    left.callback(queue.remove, turn)
+    with left:
+        while before := queue.index(turn):
+            yield pause(0.02 * before)  # unlike a lock, it can be cancelled and costs no thread in async code
+        return left.pop_all()
 
 
 def _identity(document_store: DocumentStore) -> str:
@@ -166,14 +166,5 @@ def _identity(document_store: DocumentStore) -> str:
         return f"{type(document_store).__name__} {id(document_store)}"
 
 
-class _Turn:
-    """A short wait; polling, unlike a blocking lock, can be cancelled and costs no thread in async code."""
-
-    def wait(self) -> None:
-        time.sleep(0.02)
-
-    async def wait_async(self) -> None:
-        await asyncio.sleep(0.02)
-
-
-_locks: dict[str, threading.Lock] = {}
+# By index, who is changing it and who waits, in order of arrival.
+_queues: dict[str, list[object]] = {}

@@ -70,6 +70,25 @@ def test_one_at_a_time_changes_an_index(store):
     assert most == [1] * 5
 
 
+async def test_whoever_came_first_is_next_and_who_gives_up_is_no_hindrance(store):
+    entered = []
+
+    async def change(number):
+        with await drive_async(exclusive(store)):
+            entered.append(number)
+
+    with await drive_async(exclusive(store)):
+        waiting = []
+        for number in range(6):
+            waiting.append(asyncio.create_task(change(number)))
+            await asyncio.sleep(0)
+        waiting[2].cancel()
+        await asyncio.sleep(0.05)
+        assert entered == []
+    await asyncio.wait(waiting)
+    assert entered == [0, 1, 3, 4, 5]
+
+
 def test_an_error_lets_the_next_one_in(store):
     def steps():
         with (yield from exclusive(store)):

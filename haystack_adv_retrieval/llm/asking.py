@@ -6,7 +6,6 @@ generator does, what can pass (a dropped connection, an overloaded server) is tr
 is asked for once more with the reason, and what fails in the end is a `Reply` that says so, not an exception.
 """
 
-import asyncio
 import math
 import time
 from collections.abc import Callable, Sequence
@@ -17,7 +16,7 @@ from typing import Any, Generic, Literal, TypeVar
 from haystack.components.generators.chat.types import ChatGenerator
 from haystack.dataclasses import ChatMessage
 
-from haystack_adv_retrieval.calls import Call, Parallel, Steps, drive, drive_async
+from haystack_adv_retrieval.calls import Call, Parallel, Steps, drive, drive_async, pause
 from haystack_adv_retrieval.core.replies.answers import answer_of, read_json
 from haystack_adv_retrieval.llm.chat_model import (
     Limited,
@@ -141,10 +140,10 @@ def ask(
                     options, refused = {}, options
                     continue
                 error, failures = caught, failures + 1
-                pause = pause_asked_for(caught) or 0.25 * 2**failures
-                if failures > retries or not is_passing(caught) or time.monotonic() + pause >= deadline:
+                wait = pause_asked_for(caught) or 0.25 * 2**failures
+                if failures > retries or not is_passing(caught) or time.monotonic() + wait >= deadline:
                     break
-                yield Call(_Pause(pause), "run")
+                yield pause(wait)
                 continue
         if refused:
             refuse(chat_generator, refused)
@@ -224,17 +223,6 @@ class _Question:
 
     async def run_async(self) -> Any:
         return await drive_async(self.steps())
-
-
-@dataclass(frozen=True)
-class _Pause:
-    seconds: float
-
-    def run(self) -> None:
-        time.sleep(self.seconds)
-
-    async def run_async(self) -> None:
-        await asyncio.sleep(self.seconds)
 
 
 def _encodable(text: str) -> str:
