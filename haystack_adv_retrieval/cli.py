@@ -1,9 +1,7 @@
 """The command line: index files, ask the index, look after it, serve it, and measure it."""
 
 import json
-import shutil
 import sys
-import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import asdict
@@ -27,7 +25,7 @@ from haystack_adv_retrieval.evaluation.cli import register
 from haystack_adv_retrieval.indexing.documents import IndexReport, delete_sources, index_documents
 from haystack_adv_retrieval.indexing.folders import find_files
 from haystack_adv_retrieval.indexing.maintenance import prune, status
-from haystack_adv_retrieval.pipelines import PATTERNS, load_pipeline, pipelines_folder, retrieve
+from haystack_adv_retrieval.pipelines import PATTERNS, load_pipeline, retrieve
 
 app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False, help=__doc__)
 console = Console(highlight=False)
@@ -284,13 +282,9 @@ def serve(
         from haystack_adv_retrieval.serving.app import make_app  # noqa: PLC0415
     except ImportError as error:
         raise RuntimeError("Serving needs more packages: pip install 'haystack-adv-retrieval[serve]'") from error
-    with tempfile.TemporaryDirectory() as temporary:
-        folder = pipelines or pipelines_folder()
-        if allow_deploy and pipelines is None:  # these are the package's own, and who undeploys deletes files
-            folder = shutil.copytree(folder, Path(temporary) / "pipelines")
-        server = make_app(index, folder, summaries=summaries, files=files, allow_deploy=allow_deploy)
-        console.print(f"Serving {'' if index.is_dir() else 'the new index '}{index} on http://{host}:{port}")
-        uvicorn.run(server, host=host, port=port, log_level="warning")
+    server = make_app(index, pipelines, summaries=summaries, files=files, allow_deploy=allow_deploy)
+    console.print(f"Serving {'' if index.is_dir() else 'the new index '}{index} on http://{host}:{port}")
+    uvicorn.run(server, host=host, port=port, log_level="warning")
 
 
 register(app)

@@ -2,9 +2,11 @@
 
 import json
 import os
+import shutil
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from fastapi import FastAPI, HTTPException
@@ -12,6 +14,7 @@ from haystack import logging
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from haystack_adv_retrieval.components.file_reader import FOLDER_VARIABLE
+from haystack_adv_retrieval.pipelines import pipelines_folder
 from haystack_adv_retrieval.serving.limits import MAX_REQUEST_BYTES, SUMMARIES_VARIABLE, WENT_WRONG
 
 logger = logging.getLogger(__name__)
@@ -79,7 +82,7 @@ async def _reply(send: Send, status: int, detail: str) -> None:
 
 def make_app(
     index: str | Path,
-    pipelines: str | Path,
+    pipelines: str | Path | None = None,
     *,
     summaries: str | None = None,
     files: str | Path | None = None,
@@ -91,18 +94,23 @@ def make_app(
     Sets the environment that Hayhooks and the pipelines read, so it has to be called before Hayhooks is imported.
 
     :param index: Folder of the index.
-    :param pipelines: Folder with pipelines: YAML files, and folders with a `pipeline_wrapper.py`.
+    :param pipelines: Folder with pipelines: YAML files, and folders with a `pipeline_wrapper.py`. None: those that come
+        with the package.
     :param summaries: `"extractive"` or `"llm"`: also index a summary of each section of what callers send.
     :param files: Folder of files that callers may have indexed by path. None: they have to send what is indexed.
     :param allow_deploy: Whether callers may deploy pipelines, which means to run code.
     :returns: The application. It refuses to start if one of the pipelines does not.
     """
+    copies = ExitStack()
+    folder = Path(pipelines or pipelines_folder())
+    if allow_deploy and pipelines is None:  # who undeploys deletes files, and these are the package's own
+        folder = shutil.copytree(folder, Path(copies.enter_context(TemporaryDirectory())) / "pipelines")
     allowed = os.environ.get("HAYSTACK_DESERIALIZATION_ALLOWLIST", "").split(",")
     os.environ["HAYSTACK_DESERIALIZATION_ALLOWLIST"] = ",".join(filter(None, {*allowed, "haystack_adv_retrieval"}))
     os.environ["ADV_RETRIEVAL_INDEX"] = str(Path(index).resolve())
     os.environ[SUMMARIES_VARIABLE] = summaries or ""
     os.environ[FOLDER_VARIABLE] = str(Path(files).resolve()) if files else ""
-    os.environ["HAYHOOKS_PIPELINES_DIR"] = str(Path(pipelines).resolve())
+    os.environ["HAYHOOKS_PIPELINES_DIR"] = str(folder.resolve())
     os.environ["HAYHOOKS_STARTUP_DEPLOY_STRATEGY"] = "sequential"  # wrappers and YAML race for lazy imports otherwise
     os.environ.setdefault("HAYHOOKS_CORS_ALLOW_ORIGINS", "[]")
 
@@ -111,15 +119,16 @@ def make_app(
 
     app: FastAPI = create_app()
     start = app.router.lifespan_context
-    wanted = {file.stem for file in Path(pipelines).glob("*.y*ml")}
-    wanted |= {file.parent.name for file in Path(pipelines).glob("*/pipeline_wrapper.py")}
+    wanted = {file.stem for file in folder.glob("*.y*ml")}
+    wanted |= {file.parent.name for file in folder.glob("*/pipeline_wrapper.py")}
 
     @asynccontextmanager
     async def start_all(app: FastAPI) -> AsyncIterator[Any]:
-        async with start(app) as state:
-            if missing := wanted - set(registry.get_names()):
-                raise RuntimeError(f"These pipelines did not start, see above: {', '.join(sorted(missing))}")
-            yield state
+        with copies:
+            async with start(app) as state:
+                if missing := wanted - set(registry.get_names()):
+                    raise RuntimeError(f"These pipelines did not start, see above: {', '.join(sorted(missing))}")
+                yield state
 
     app.router.lifespan_context = start_all
     app.add_middleware(Guard, allow_deploy=allow_deploy)
