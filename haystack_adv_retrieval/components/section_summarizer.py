@@ -45,7 +45,8 @@ class SectionSummarizer:
     A summary is a document of its own in the same index: `meta["unit"]` is "summary", `meta["parent_id"]` is its
     section, and it has the section's span. `ParentExpander` turns a hit into the section, `SummaryRouter` into a filter
     for the section's leaves. What was summarised before is read from the index and costs no call. Without a model, or
-    where it fails, the section's most central sentences are its summary; a short section is its own.
+    where it fails or says no less than the section, the section's most central sentences are its summary; a short
+    section is its own.
 
     ### Usage example
     ```python
@@ -188,10 +189,12 @@ class SectionSummarizer:
         replies: list[Reply[str] | None] = yield from self._ask(list(long.values()))
         by_leaf = {(leaf.meta[chunks.SOURCE_ID], leaf.meta[chunks.SPLIT_ID]): leaf for leaf in leaves if leaf.embedding}
         for (key, section), reply in zip(long.items(), replies, strict=True):
-            if reply and reply.value:
-                made[key] = _Summary(reply.value, "llm")
-            else:
-                made[key] = _Summary(self._extract(section, by_leaf), "extractive", lasts=reply is None)
+            said = reply and reply.value
+            if said and len(said) < len(section.content or ""):
+                made[key] = _Summary(said, "llm")
+            else:  # small models like to repeat the text
+                lasts = reply is None or said is not None
+                made[key] = _Summary(self._extract(section, by_leaf), "extractive", lasts)
         methods = Counter(summary.method for summary in made.values())
         asked = [reply for reply in replies if reply is not None]
         report = {

@@ -234,6 +234,19 @@ def test_where_the_model_says_nothing_the_central_sentences_stand_in(
         summarizer(chat_server, raise_on_failure=True).run(tree.parents)
 
 
+def test_a_model_that_repeats_the_section_has_not_summarised_it_and_is_not_asked_again(
+    chat_server: ChatServer, store: InMemoryDocumentStore
+) -> None:
+    part = summarizer(chat_server, document_store=store, sentences=1)
+    calls = []
+    for _ in range(2):
+        chat_server.script(lambda body: body["messages"][0]["content"].split("<text>")[1])
+        index(store, {"trees": text("alder", "birch")}, part)
+        calls.append(len(chat_server.requests))
+        assert methods(units_in(store, "summary")) == ["extractive"] * 2
+    assert calls == [2, 0]
+
+
 def test_async_gives_the_same(chat_server: ChatServer, tree: Tree) -> None:
     chat_server.script(by_content)
     for part in (summarizer(chat_server), SectionSummarizer(min_length=0)):
