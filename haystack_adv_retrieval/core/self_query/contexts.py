@@ -5,6 +5,9 @@ from functools import partial
 
 # Where words are no conditions: a pattern over kinds, and which kinds in it become which other.
 _TOPICS = [
+    (r"M(?=s*[PN])", "M", "c"),
+    (r"(?<=[PN])M", "M", "p"),
+    (r"M", "M", "i"),
     (r"m(?=s*N)", "m", "c"),
     (r"m", "m", "i"),
     (r"y(?!s*P)", "y", "s"),
@@ -16,7 +19,7 @@ _TOPICS = [
     (r"V(?=us*[w~])", "V", "w"),  # "the marketing of ferries"
 ]
 # "How do I make a jacket waterproof?" asks about a kind of thing, not for texts that have this value.
-_GENERAL = re.compile(r"\W*(?:how|why|what\s+(?:is|are)\s+an?|what\s+does)\b", re.IGNORECASE)
+_GENERAL = re.compile(r"\W*(?:how|why|what\s+(?:is|are|does)\s+an?|(?:is|are|was|were)(?!\s+there\b))\b", re.IGNORECASE)
 # "When must customers be told?" asks for a fact, and "Which accounts may people share?" does if no value comes first.
 _FACT = re.compile(
     r"(?:^|[.!?:]\s)\W*(?:(?:and|but|in|on|at|for|to|by|of|until|since|from|under|with|within)\s)?"

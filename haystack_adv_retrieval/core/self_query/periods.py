@@ -3,6 +3,7 @@
 import calendar
 import re
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 
@@ -66,6 +67,10 @@ class Period:
 
 _Groups = dict[str, str]
 
+LINK = r"\s*(?:,|and|or|&|(?P<to>to|through|until|till|[-–—]))\s*(?:in\s+|the\s+)?"  # between two periods
+_LINKED = re.compile(LINK, re.IGNORECASE)
+_DATED = re.compile(r"\d{4}|ago|day|\b(?:this|current|last|previous|past|next|tomorrow)\b", re.IGNORECASE)
+
 
 def _part_of_year(months: int, number: int, year: str | None, today: date) -> Period:
     """Make the n-th month, quarter or half of a year (0: the last); without a year, the latest one that has begun."""
@@ -122,13 +127,14 @@ _FORMS: list[tuple[re.Pattern[str], Callable[[_Groups, date], Period]]] = [
         (rf"(?P<part>[QH])(?P<n>[1-4])(?:[\s,/-]*(?:of )?{_YEAR})?", _quarter_or_half),
         (rf"(?P<n>first|second|1st|2nd|last) (?P<part>half)(?: of| in)? {_YEAR}", _quarter_or_half),
         (rf"(?P<n>{'|'.join(_ORDINALS)}) (?P<part>quarter)(?: of| in)? {_YEAR}", _quarter_or_half),
+        (rf"{_YEAR}(?:'s)? (?P<n>{'|'.join(_ORDINALS)}) (?P<part>quarter)", _quarter_or_half),
         (r"(?P<n>first|second|third|fourth|[1-4](?:st|nd|rd|th)) (?P<part>quarter)", _quarter_or_half),
         (
             rf"(?:(?P<before>\d\d?){_TH} (?:of )?)?{_MONTH}(?: (?P<after>\d\d?){_TH}(?![\d.:]))?"
             rf"(?:,? (?:of )?{_YEAR})?",
             _month_or_day,
         ),
-        (r"'?(?P<y>[12]\d\d0|\d0)'?s", _decade),
+        (r"'?(?P<y>[12]\d\d0|\d0)s", _decade),
         (
             rf"(?P<shift>{'|'.join(_SHIFTS)}) {_UNIT}",
             lambda said, today: Period.around(today + _SHIFTS[said["shift"]] * _STEP[said["unit"]], said["unit"]),
@@ -174,22 +180,35 @@ def time_ago(number: float, unit: str, today: date) -> Period:
 
 def find_periods(text: str, today: date) -> Iterator[tuple[int, int, Period]]:
     """
-    Find the periods in a text.
+    Find the periods in a text. In "June and July 2029", June has the year that July has.
 
     :param text: Any text.
     :param today: The day that "last week" is relative to.
     :returns: Start and end in the text, and the period; none overlaps another.
     """
     taken = bytearray(len(text))
+    found: list[tuple[int, int, Period]] = []
     for form, read in _FORMS:
         for match in form.finditer(text):
             start, end = match.span()
             if not any(taken[start:end]):
                 taken[start:end] = bytes([1]) * (end - start)
-                try:
-                    yield start, end, read(_said(match), today)
-                except (ValueError, OverflowError):
-                    continue
+                with suppress(ValueError, OverflowError):
+                    found.append((start, end, read(_said(match), today)))
+    after: tuple[int, int, Period] | None = None
+    for start, end, period in sorted(found, reverse=True, key=lambda one: one[0]):
+        link = after and not _DATED.search(text, start, end) and _LINKED.fullmatch(text, end, after[0])
+        after = start, end, _before(after[2], text[start:end], link["to"]) if after and link else period
+        yield after
+
+
+def _before(after: Period, text: str, to: str | None) -> Period:
+    """Read a period that leads to another, in the same year; "December to January" begins in the year before."""
+    try:
+        period = parse_period(text, date(after.start.year, 12, 31))
+        return parse_period(text, date(after.start.year - 1, 12, 31)) if to and period.start > after.start else period
+    except ValueError:
+        return after
 
 
 def parse_period(text: str, today: date) -> Period:
@@ -212,7 +231,9 @@ def parse_period(text: str, today: date) -> Period:
 
 
 def _said(match: re.Match[str]) -> _Groups:
-    return {name: group.casefold() for name, group in match.groupdict().items() if group}
+    """Fold what was matched; to regular expressions an i with or without its dot is the same, whatever its case."""
+    folded = {name: (group or "").casefold() for name, group in match.groupdict().items()}
+    return {name: group.replace("ı", "i").replace("\u0307", "") for name, group in folded.items() if group}
 
 
 def _other_form(text: str) -> Period:

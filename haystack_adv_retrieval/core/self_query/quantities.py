@@ -36,14 +36,17 @@ _SCALE = {
     for name in names
 }
 
+_PARTS = {"a": 1.0, "half a": 0.5, "quarter of a": 0.25, "a quarter of a": 0.25, "3 quarters of a": 0.75}
 FILLER = "\x1f"  # white space that texts do not hold
 
-# A number, perhaps with a sign of money before it, a magnitude and one word of unit behind it.
+# A number, perhaps with a sign of money before it, or a magnitude and one word of unit behind it.
 QUANTITY = re.compile(
     r"(?:(?P<money>us\$|[$€£¥₹])\s*)?"
-    r"(?P<number>(?<![\w.,])[-+]?\d{1,3}(?:,\d{3})+(?:\.\d+)?(?!\d)|(?<![\w.,])[-+]?\d+(?:\.\d+)?|\bhalf\s+an?\b|\ban?\b)"
+    r"(?P<number>(?<![\w.,])[-+]?\d{1,3}(?:,\d{3})+(?:\.\d+)?(?!\d)|(?<![\w.,])[-+]?\d+(?:\.\d+)?"
+    r"|\bhalf\s+an?\b|\b(?:a\s+)?quarter\s+of\s+an?\b|\b3\s+quarters\s+of\s+an?\b|\ban?\b)"
+    r"(?P<half>\s+and\s+a\s+half\b)?"
     r"(?:\s*(?P<magnitude>k|thousand|m|mn|million|bn|billion)\b\.?)?"
-    r"(?:[\s-]*(?P<unit>%|°?[^\W\d_]+|[$€£¥₹]))?",
+    r"(?(money)|(?:[\s-]*(?P<unit>%|°?[^\W\d_]+|[$€£¥₹](?!\d)))?(?P<more>\s+and\s+a\s+half\b)?)",
     re.IGNORECASE,
 )
 
@@ -66,9 +69,9 @@ class Quantity:
     def said(cls, match: re.Match[str]) -> "Quantity":
         """Make the quantity of a match of `QUANTITY`."""
         number = re.sub(r"\s+", " ", match["number"].casefold()).replace(",", "")
-        value = {"a": 1.0, "an": 1.0, "half a": 0.5, "half an": 0.5}.get(number)
-        unit = match["money"] or match["unit"] or ""
-        return cls(float(number) if value is None else value, (match["magnitude"] or "").casefold(), unit)
+        value = _PARTS.get(number.removesuffix("n"))
+        value = (float(number) if value is None else value) + (0.5 if match["half"] or match["more"] else 0.0)
+        return cls(value, (match["magnitude"] or "").casefold(), match["money"] or match["unit"] or "")
 
     def in_unit(self, unit: str, words: Collection[str] = ()) -> float:
         """

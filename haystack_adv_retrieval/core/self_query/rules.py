@@ -243,6 +243,8 @@ class _Reader:
         for condition in self.conditions:
             before = self.kinds[: condition.start].rstrip("shiuf")
             left = "n" if re.search("n[shi]*w$", before) else before[-1:]  # "not too difficult"
+            lost = range(len(before.rstrip("?shiu")), len(before)) if left == "?" else ()
+            left = "n" if any(self.words[index].kind == "n" for index in lost) else left  # "except the ones by"
             right = self.kinds[condition.end :].lstrip("shiu")[:1]
             vague = left == "A" and self.words[condition.start].kind in "PN"
             last = self.words[condition.end - 1]

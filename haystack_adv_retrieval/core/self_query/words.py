@@ -13,7 +13,7 @@ from typing import Any
 from rapidfuzz import fuzz, process
 
 from haystack_adv_retrieval.core.filter_schema import FilterSchema, MetadataField, fold
-from haystack_adv_retrieval.core.self_query.periods import find_periods, is_calendar_unit
+from haystack_adv_retrieval.core.self_query.periods import LINK, find_periods, is_calendar_unit
 from haystack_adv_retrieval.core.self_query.quantities import FILLER, QUANTITY, Quantity, digits, is_unit
 
 # Kind, what it means, how it is said.
@@ -31,9 +31,12 @@ _CUES: list[tuple[str, str, str]] = [
     ("m", "<=", "within"),
     # p: a comparison after its value
     ("p", ">=", "or more, or later, or newer, or higher, or better, or longer, or greater, or heavier"),
-    ("p", ">=", "and up, and more, and later, and newer, and higher, onward, onwards, minimum"),
+    ("p", ">=", "and up, and more, and later, and newer, and higher, onward, onwards"),
     ("p", "<=", "or less, or fewer, or earlier, or older, or lower, or shorter, or cheaper, or lighter"),
-    ("p", "<=", "and less, and earlier, and older, and lower, maximum"),
+    ("p", "<=", "and less, and earlier, and older, and lower"),
+    # M: a comparison before or after its value
+    ("M", ">=", "minimum, min"),
+    ("M", "<=", "maximum, max, at the most, at the latest"),
     # g: the age of a date
     ("g", "<", "older than"),
     ("g", ">", "newer than, younger than, more recent than"),
@@ -95,10 +98,12 @@ _CUES: list[tuple[str, str, str]] = [
     ("h", "", "publication, study, book, post, anything, everything, something"),
 ]
 _Meaning = tuple[str, Any, tuple[tuple[MetadataField, Any], ...]]  # kind, means and fields of a `Word`
+_NO_MEANING: _Meaning = ("w", None, ())  # of what only looks alike, such as a dotless i
 _SYMBOLS = {",": ",", ";": ",", "&": "a", "-": "t", "–": "t", "—": "t"}
 _TOKEN = re.compile(r"[^\W_]+(?:['’][^\W\d_]+)?|[^\w\s]|_")
 _BARE_YEAR = re.compile(r"\d{4}")
 _MONTH_OR_DAY_ALONE = re.compile(r"[^\W\d_]+\.?")
+_BEFORE_MONTH = re.compile(rf"{LINK}(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*\b", re.I)
 _AFTER_CUE = re.compile(
     r"(?:in|on|since|from|until|till|to|before|after|during|of|by|between|and|or|last|next)\s+$", re.I
 )
@@ -185,8 +190,8 @@ class Vocabulary:
     def _candidates(self, text: str, today: date) -> Iterator[Word]:
         """List what the text may hold, the surest first."""
         for match in self._explicit.finditer(text):
-            field = self.schema.find(match["field"])
-            yield Word("E", *match.span(), (field, match["order"] or "==", match["value"].strip('"')))
+            if field := self.schema.find(match["field"]):
+                yield Word("E", *match.span(), (field, match["order"] or "==", match["value"].strip('"')))
         found = find_periods(text, today) if self.dates or self.years else ()
         periods = [Word("P", *period) for period in found if _is_period(text, *period[:2])]
         years = [word for word in periods if _BARE_YEAR.fullmatch(text[word.start : word.end])]
@@ -196,11 +201,16 @@ class Vocabulary:
         yield from years
         yield from (word for word in quantities if word)
         for match in self._phrases.finditer(text):
-            kind, means, fields = self._meanings[fold(match.group())]
-            if kind != "V" or len(match.group()) > 2 or match.group().isupper():
+            kind, means, fields = self._meanings.get(fold(match.group()), _NO_MEANING)
+            if kind == "V" and _is_compound(text, *match.span()):
+                yield Word("~", *match.span())
+            elif kind != "V" or len(match.group()) > 2 or match.group().isupper():
                 yield Word(kind, *match.span(), means, fields)
         for match in _TOKEN.finditer(text):
             word = match.group()
+            kind, means, fields = self._meanings.get(fold(word), _NO_MEANING)
+            if kind not in "Vw":  # part of a phrase that was cut off, such as "but not"
+                yield Word(kind, *match.span(), means, fields)
             near = len(word) > 3 and process.extractOne(fold(word), self._parts, scorer=fuzz.ratio, score_cutoff=85)
             yield Word("~" if near else _SYMBOLS.get(word, "w" if word.isalnum() else "."), *match.span())
 
@@ -225,11 +235,16 @@ class Vocabulary:
         return Word("N", match.start(), end, Quantity(said.number, said.magnitude, match["money"] or ""))
 
 
+def _is_compound(text: str, start: int, end: int) -> bool:
+    """Tell whether a word is a part of one such as "open-source" or "non-German"."""
+    return bool(re.search(r"\w-$", text[:start]) or re.match(r"-\w", text[end:]))
+
+
 def _is_period(text: str, start: int, end: int) -> bool:
     """Tell months and weekdays from words and names: "may", "March" and "Sunday" alone need a preposition before."""
     said = text[start:end].casefold().removeprefix("the ").strip()
     sure = not _MONTH_OR_DAY_ALONE.fullmatch(said) or said in ("today", "yesterday", "tomorrow")
-    return sure or bool(_AFTER_CUE.search(text[max(0, start - 20) : start]))
+    return sure or bool(_AFTER_CUE.search(text[max(0, start - 20) : start]) or _BEFORE_MONTH.match(text, end))
 
 
 def _heads(contents: str) -> list[str]:

@@ -72,3 +72,20 @@ def test_any_text_is_a_forward_period_or_a_value_error(text, today):
 def test_periods_found_never_overlap(text, today):
     found = sorted(find_periods(text, today), key=lambda piece: piece[0])
     assert all(one[1] <= other[0] for one, other in pairwise(found))
+
+
+def test_linked_periods_share_the_year():
+    text = "in June, July and August 2029, from Q1 to Q3 2030; March or last year; December to January"
+    found = {text[start:end]: period.start.isoformat() for start, end, period in find_periods(text, TODAY)}
+    assert found == {
+        "June": "2029-06-01",
+        "July": "2029-07-01",
+        "August 2029": "2029-08-01",
+        "Q1": "2030-01-01",
+        "Q3 2030": "2030-07-01",
+        "March": "2030-03-01",
+        "last year": "2030-01-01",
+        "December": "2030-12-01",
+        "January": "2031-01-01",
+    }
+    assert list(find_periods("29 February and March 2029", TODAY))  # there is no such day

@@ -67,6 +67,17 @@ def test_the_rest_of_the_question_is_searched_for(question, search):
         ("released from 2028 onwards", {("released", ">=", "2028-01-01")}),
         ("price below 2000", {("price", "<", "2000.0")}),
         ("jackets under $2000", {("category", "==", "jacket"), ("price", "<", "2000.0")}),
+        (
+            "tents over $100 but not Nordkap",
+            {("category", "==", "tent"), ("price", ">", "100.0"), ("brand", "!=", "Nordkap")},
+        ),
+        ("between $100 and $200", {("price", ">=", "100.0"), ("price", "<=", "200.0")}),
+        ("a $50 stove", {("category", "==", "stove"), ("price", ">=", "50.0"), ("price", "<=", "50.0")}),
+        ("stoves, max 2 kg", {("category", "==", "stove"), ("weight", "<=", "2.0")}),
+        ("stoves of 2 kg max", {("category", "==", "stove"), ("weight", "<=", "2.0")}),
+        ("released from June to July 2029", {("released", ">=", "2029-06-01"), ("released", "<", "2029-08-01")}),
+        ("released between Q1 and Q3 2029", {("released", ">=", "2029-01-01"), ("released", "<", "2029-10-01")}),
+        ("released in 2030's second quarter", {("released", ">=", "2030-04-01"), ("released", "<", "2030-07-01")}),
     ],
 )
 def test_conditions_are_read_in_many_ways(question, conditions):
@@ -90,6 +101,7 @@ def test_conditions_are_read_in_many_ways(question, conditions):
         "When must a contract be signed?",
         "Until when is a memo kept, and who may read it?",
         "which of the machines may human resources use?",
+        "is the policy confidential?",
         "I lost my badge. Must I tell the legal department?",
         "weighs 5 kg",
     ],
@@ -114,6 +126,9 @@ def test_a_value_that_is_the_topic_is_no_condition(question):
         ("no batteries", "no"),
         ("published in spring", "published"),
         ("over 5 kg", "over"),
+        ("non-German memos", "German"),
+        ("German-speaking partners", "German"),
+        ("memos except the ones by Ines Prado", "Ines Prado"),
         ("critical or German brewing", "German"),
     ],
 )
@@ -200,6 +215,16 @@ def test_a_question_in_another_language_is_not_misread():
         assert "2020" in understood.unexplained
 
 
+def test_letters_that_only_look_alike_are_no_words():
+    for question in ("ı", "memos ın German", "tıtle: x", "lang\u0131age:de", "FİRST quarter, aprıl 2030"):
+        read(question)
+    assert asked(read("policies of Aprıl 2030")) == {
+        ("type", "==", "policy"),
+        ("published", ">=", "2030-04-01"),
+        ("published", "<", "2030-05-01"),
+    }
+
+
 def test_a_very_long_question_is_left_to_the_model():
     understood = read("memos " * MAX_LENGTH)
     assert understood.tree is None
@@ -223,6 +248,18 @@ WORDS = [
     "“",
     "by",
     "to",
+    "29 February",
+    "Q1",
+    "last year",
+    "$5",
+    "and a half",
+    "max",
+    "no",
+    "is",
+    "aprıl 2030",
+    "FİRST quarter",
+    "AUTHOR:x",
+    "wrıtten",
 ]
 
 
