@@ -103,9 +103,9 @@ class Indexing:
         except TimeoutError:
             raise HTTPException(504, f"Indexing took longer than {INDEXING_TIMEOUT:g} seconds; send it again") from None
         failed = {source: TWICE if reason == TWICE else WENT_WRONG for source, reason in report.failures.items()}
-        if failures and not (report.added or report.updated or report.skipped):
-            raise HTTPException(500 if failed else 422, {"failures": failures | failed})
         report.failures = failures | failed
+        if report.failures and not (report.added or report.updated or report.skipped):
+            raise HTTPException(500 if failed else 422, {"failures": report.failures})
         return asdict(report)
 
 
