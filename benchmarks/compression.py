@@ -1,94 +1,121 @@
 """
-What compression by the index keeps: patterns alone and compressed, at equal budgets of characters, in one run.
+What compression keeps: patterns alone and compressed, beside other libraries on the same parents, in one run.
 
-Chroma's chunking evaluation (https://github.com/brandonstarxel/chunking_evaluation), as in context.py. Each pattern's
-results are cut at the budget as they are, and compressed to the same budget out of the first 20.
+Chroma's chunking evaluation (https://github.com/brandonstarxel/chunking_evaluation), as in context.py. The results of
+each pattern are cut at the budget as they are, and compressed to the same budget. LangChain's EmbeddingsFilter and
+LlamaIndex's SentenceEmbeddingOptimizer get the same parents; the strategies of these libraries that context.py finds
+best get the same texts.
 
+    pip install -e ".[offline]" -r benchmarks/requirements.txt
     python benchmarks/compression.py FOLDER --output benchmarks/results/compression.txt
 
-FOLDER/chunking_evaluation holds `corpora/*.md` and `questions.csv`. The index is kept in the cache.
+FOLDER/chunking_evaluation holds `corpora/*.md` and `questions.csv`. Embeddings and the index are kept in the cache.
+With `--chat URL` a chat model behind that address compresses parents of the example handbook, too.
 """
 
 import argparse
-import csv
 import datetime
-import json
 import os
 import time
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from importlib.metadata import version
 from itertools import chain
 from pathlib import Path
-from statistics import median
-from typing import Any
+from statistics import fmean, median
+from typing import Any, NamedTuple
 
 os.environ["HAYSTACK_TELEMETRY_ENABLED"] = "False"
 
-from haystack import Document
+import peers_langchain
+import peers_llamaindex
+from context import read_questions
+from embeddings import Encoder, use_bundled_data
+from haystack import Document, component
+from haystack.components.generators.chat import OpenAIChatGenerator
+from haystack.utils import Secret
 
 from haystack_adv_retrieval import Compressor, LeafEmbedder, QdrantEdgeDocumentStore, QueryEmbedder
 from haystack_adv_retrieval.components.auto_merger import AutoMerger
 from haystack_adv_retrieval.components.parent_expander import ParentExpander
 from haystack_adv_retrieval.components.qdrant_edge_retriever import QdrantEdgeRetriever
 from haystack_adv_retrieval.components.sentence_window_expander import SentenceWindowExpander
-from haystack_adv_retrieval.core.spans import Span, merge
+from haystack_adv_retrieval.core.grounding import unsupported
 from haystack_adv_retrieval.evaluation.bootstrap import compare
-from haystack_adv_retrieval.evaluation.indexes import build_index
+from haystack_adv_retrieval.evaluation.indexes import build_index, read_sources
 from haystack_adv_retrieval.evaluation.metrics import Scores, cut, span_scores
-from haystack_adv_retrieval.evaluation.questions import Question
+from haystack_adv_retrieval.evaluation.questions import Question, load_questions
 from haystack_adv_retrieval.evaluation.strategies import passage
 
 BUDGETS = (500, 1000, 2000, 4000, 8000)
-GIVEN = 20  # results that are compressed
+GIVEN = {"parent": 20, "window": 60, "merge": 60}  # how many results of each pattern are compressed
 LEAVES = {"field": "meta.unit", "operator": "==", "value": "leaf"}
 # What the defaults were chosen from, one parameter at a time.
 VARIANTS: list[dict[str, Any]] = [
-    {"neighbor_weight": 0.0, "text_weight": 0.0},
-    *({"neighbor_weight": weight} for weight in (0.15, 0.45, 0.6)),
-    *({"text_weight": weight} for weight in (0.0, 0.2, 0.3, 0.4)),
+    {"lexical_weight": 0.0},
+    {"scales": []},
+    *({"scales": scales} for scales in ([2], [1, 6], [2, 6])),
+    *({"section_weight": weight} for weight in (0.0, 3.0)),
     {"keep_antecedents": False},
 ]
+TABLES = ("patterns", "methods", "variants", "speed", "chat")
+HANDBOOK = Path(__file__).parents[1] / "examples" / "handbook"
+PACKAGES = ("haystack-adv-retrieval", "langchain-classic", "llama-index-core", "sentence-transformers")
+
+
+class Asked(NamedTuple):
+    """A question with its vector, and what each pattern finds."""
+
+    question: Question
+    vector: list[float]
+    results: dict[str, list[Document]]
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path, help="the data")
-    parser.add_argument("--cache", type=Path, default=Path(".cache/compression"), help="where the index is kept")
+    parser.add_argument(
+        "--cache", type=Path, default=Path(".cache/compression"), help="where embeddings and indexes are kept"
+    )
     parser.add_argument("--questions", type=int, help="ask so many questions only, evenly spread")
+    parser.add_argument("--chat", help="address of a server with OpenAI's protocol, such as http://127.0.0.1:8080/v1")
+    parser.add_argument("--only", nargs="+", choices=TABLES, default=TABLES, help="which tables")
     parser.add_argument("--output", type=Path, help="also write the tables to this file")
     arguments = parser.parse_args()
 
-    folder, index = arguments.folder / "chunking_evaluation", arguments.cache / "index"
+    use_bundled_data()
+    folder = arguments.folder / "chunking_evaluation"
     corpus = {path.name: path.read_text("utf-8") for path in sorted((folder / "corpora").glob("*.md"))}
-    build_index([Document(content=text, meta={"source_id": name}) for name, text in corpus.items()], index, {})
-    store = QdrantEdgeDocumentStore(str(index))
+    store = indexed(corpus, arguments.cache / "index")
     questions = list(read_questions(folder / "questions.csv"))
     questions = questions[:: max(1, len(questions) // (arguments.questions or len(questions)))]
     asked = list(ask(store, questions))
+    encoder = Encoder(arguments.cache)
+    encoder.encode([question.text for question in questions])
 
     lines = []
-    tables = chain(patterns(store, asked), variants(store, asked), speed(store, asked))
+    tables = {
+        "patterns": lambda: patterns(store, asked, corpus, encoder),
+        "methods": lambda: methods(store, asked, encoder),
+        "variants": lambda: variants(store, asked),
+        "speed": lambda: speed(store, asked),
+        "chat": lambda: chat(arguments.chat, arguments.cache) if arguments.chat else (),
+    }
     heading = [
         f"{datetime.date.today()}, {len(questions)} questions on {sum(map(len, corpus.values())):,} characters",
-        f"haystack-adv-retrieval {version('haystack-adv-retrieval')}, all-MiniLM-L6-v2",
+        ", ".join(f"{name} {version(name)}" for name in PACKAGES) + ", all-MiniLM-L6-v2",
     ]
-    for line in chain(heading, tables):
+    for line in chain(heading, chain.from_iterable(tables[name]() for name in arguments.only)):
         print(line, flush=True)
         lines.append(line)
     if arguments.output:
         arguments.output.write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
-Asked = tuple[Question, list[float], dict[str, list[Document]]]
-
-
-def read_questions(path: Path) -> Iterator[Question]:
-    with path.open(encoding="utf-8", newline="") as file:
-        for row in csv.DictReader(file):
-            spans = merge(Span(gold["start_index"], gold["end_index"]) for gold in json.loads(row["references"]))
-            source = f"{row['corpus_id']}.md"
-            yield Question(row["question"], frozenset({source}), {source: tuple(spans)}, group=row["corpus_id"])
+def indexed(texts: dict[str, str], folder: Path) -> QdrantEdgeDocumentStore:
+    build_index([Document(content=text, meta={"source_id": name}) for name, text in texts.items()], folder, {})
+    return QdrantEdgeDocumentStore(str(folder))
 
 
 def ask(store: QdrantEdgeDocumentStore, questions: Sequence[Question]) -> Iterator[Asked]:
@@ -103,39 +130,126 @@ def ask(store: QdrantEdgeDocumentStore, questions: Sequence[Question]) -> Iterat
         vector = embedder.run(text=question.text)["embedding"]
         hits = retriever.run(query=question.text, query_embedding=vector)["documents"]
         results = {name: one.run(documents=hits)["documents"] for name, one in expanders.items()}
-        yield question, vector, {"hits": hits, **results}
+        yield Asked(question, vector, {"hits": hits, **results})
 
 
-def scores(question: Question, documents: Sequence[Document], budget: int) -> Scores:
+def scores(question: Question, documents: Iterable[Document], budget: int) -> Scores:
     return span_scores(question.spans, cut(map(passage, documents), budget))
 
 
-def compressed(compressor: Compressor, asked: Asked, pattern: str, budget: int) -> Scores:
-    question, vector, results = asked
-    kept = compressor.run(question.text, results[pattern][:GIVEN], query_embedding=vector, max_length=budget)
-    return scores(question, kept["documents"], budget)
+def compressed(compressor: Compressor, one: Asked, pattern: str, budget: int) -> Scores:
+    given = one.results[pattern][: GIVEN[pattern]]
+    kept = compressor.run(one.question.text, given, query_embedding=one.vector, max_length=budget)
+    return scores(one.question, kept["documents"], budget)
 
 
-def patterns(store: QdrantEdgeDocumentStore, asked: Sequence[Asked]) -> Iterator[str]:
-    """Each pattern alone and compressed, with the difference in recall."""
+def patterns(
+    store: QdrantEdgeDocumentStore, asked: Sequence[Asked], corpus: dict[str, str], encoder: Encoder
+) -> Iterator[str]:
+    """Each pattern alone and compressed, and the peers; then what compression adds, and the lead over the best peer."""
     compressor = Compressor(document_store=store)
-    yield "\nrecall, precision and IoU by budget; difference in recall with its 95 % interval (paired bootstrap)"
-    yield "pattern   budget" + "".join(f"{name:>21}" for name in ("alone", "compressed")) + "   difference"
-    for pattern in ("parent", "window", "merge"):
+    results: dict[str, dict[int, list[Scores]]] = defaultdict(dict)
+    for budget in BUDGETS:
+        for pattern in GIVEN:
+            results[pattern][budget] = [scores(one.question, one.results[pattern], budget) for one in asked]
+            results[f"{pattern}, compressed"][budget] = [compressed(compressor, one, pattern, budget) for one in asked]
+    for name, strategy in peers(corpus, encoder).items():
+        found = [strategy(one) for one in asked]
         for budget in BUDGETS:
-            alone = [scores(question, results[pattern], budget) for question, _, results in asked]
-            short = [compressed(compressor, one, pattern, budget) for one in asked]
-            result = compare([one.recall for one in short], [one.recall for one in alone])
-            interval = f"{result.difference:+.3f} ({result.low:+.3f} to {result.high:+.3f})"
-            yield (
-                f"{pattern:<9} {budget:>6}"
-                + "".join(f"{means(some):>21}" for some in (alone, short))
-                + f"   {interval}"
-            )
+            results[name][budget] = [
+                scores(one.question, documents, budget) for one, documents in zip(asked, found, strict=True)
+            ]
+    ours = [name for name in results if name.split(",")[0] in GIVEN]
+    yield "\nrecall, precision and IoU of the context at each budget of characters"
+    yield " " * 46 + "".join(f"{budget:>20}" for budget in BUDGETS)
+    for name, by_budget in results.items():
+        yield f"{name:<46}" + "".join(f"{means(some):>20}" for some in by_budget.values())
+    yield "\ndifference in recall, with its 95 % interval (paired bootstrap)"
+    for pattern in GIVEN:
+        yield from differences(results, f"{pattern}, compressed", dict.fromkeys(BUDGETS, pattern))
+    best = {
+        budget: max((name for name in results if name not in ours), key=lambda name: recall(results[name][budget]))
+        for budget in BUDGETS
+    }
+    yield from differences(results, "parent, compressed", best)
+
+
+def peers(corpus: dict[str, str], encoder: Encoder) -> dict[str, Callable[[Asked], list[Document]]]:
+    """Make the peers' compressors, which get our parents, and their best strategies, which search by themselves."""
+    compressors = {
+        "LangChain EmbeddingsFilter, same parents": peers_langchain.sentence_filter(corpus, encoder, k=60),
+        "LlamaIndex optimizer 20 %, same parents": peers_llamaindex.sentence_optimizer(encoder, 0.2),
+        "LlamaIndex optimizer 50 %, same parents": peers_llamaindex.sentence_optimizer(encoder, 0.5),
+    }
+    strategies = {
+        "LangChain compress sentences k60": peers_langchain.compress(corpus, encoder, k=60),
+        "LangChain recursive 200t + bm25 rrf": peers_langchain.recursive(corpus, encoder, bm25=True),
+        "LlamaIndex sentence-window 1": peers_llamaindex.sentence_window(corpus, encoder, 1),
+    }
+
+    def on_parents(compress: Callable) -> Callable[[Asked], list[Document]]:
+        return lambda one: compress(one.question.text, one.results["parent"][: GIVEN["parent"]])
+
+    def alone(strategy: Callable) -> Callable[[Asked], list[Document]]:
+        return lambda one: strategy(one.question.text).documents
+
+    return {name: on_parents(one) for name, one in compressors.items()} | {
+        name: alone(one) for name, one in strategies.items()
+    }
+
+
+def differences(results: dict[str, dict[int, list[Scores]]], name: str, others: dict[int, str]) -> Iterator[str]:
+    for budget, other in others.items():
+        one, two = ([each.recall for each in results[key][budget]] for key in (name, other))
+        result = compare(one, two)
+        interval = f"{result.difference:+.3f} ({result.low:+.3f} to {result.high:+.3f})"
+        yield f"{budget:>6}  {name:<22}{interval:<30}against {other}"
+
+
+def recall(some: Sequence[Scores]) -> float:
+    return fmean(one.recall for one in some)
 
 
 def means(some: Sequence[Scores]) -> str:
     return " ".join(f"{sum(values) / len(values):.3f}" for values in zip(*some, strict=True))
+
+
+@component
+class RememberedEmbedder:
+    """The default embedder's vectors, each made once."""
+
+    def __init__(self, encoder: Encoder) -> None:
+        self.encoder = encoder
+
+    @component.output_types(documents=list[Document])
+    def run(self, documents: list[Document]) -> dict[str, list[Document]]:
+        vectors = self.encoder.encode([one.content or "" for one in documents]).tolist()
+        return {"documents": [replace(one, embedding=vector) for one, vector in zip(documents, vectors, strict=True)]}
+
+
+def methods(store: QdrantEdgeDocumentStore, asked: Sequence[Asked], encoder: Encoder) -> Iterator[str]:
+    """Both ways to score the same sentences, on a part of the questions: embedding them takes its time."""
+    asked = asked[:: max(1, len(asked) // 100)]
+    compressors = {
+        "index": Compressor(document_store=store),
+        "embedding": Compressor("embedding", document_embedder=RememberedEmbedder(encoder)),
+    }
+    yield f"\nrecall of 5 compressed parents by method, {len(asked)} questions"
+    yield " " * 12 + "".join(f"R@{budget}".rjust(9) for budget in BUDGETS)
+    for name, compressor in compressors.items():
+        recalls = []
+        for budget in BUDGETS:
+            kept = (
+                compressor.run(
+                    one.question.text, one.results["parent"][:5], query_embedding=one.vector, max_length=budget
+                )
+                for one in asked
+            )
+            some = [
+                scores(one.question, each["documents"], budget).recall for one, each in zip(asked, kept, strict=True)
+            ]
+            recalls.append(fmean(some))
+        yield f"{name:<12}" + "".join(f"{value:9.3f}" for value in recalls)
 
 
 def variants(store: QdrantEdgeDocumentStore, asked: Sequence[Asked]) -> Iterator[str]:
@@ -145,11 +259,8 @@ def variants(store: QdrantEdgeDocumentStore, asked: Sequence[Asked]) -> Iterator
     for settings in [{}, *VARIANTS]:
         compressor = Compressor(document_store=store, **settings)
         name = ", ".join(f"{key}={value}" for key, value in settings.items()) or "defaults"
-        recalls = [
-            sum(compressed(compressor, one, "parent", budget).recall for one in asked) / len(asked)
-            for budget in BUDGETS
-        ]
-        yield f"{name:<42}" + "".join(f"{recall:9.3f}" for recall in recalls)
+        recalls = [fmean(compressed(compressor, one, "parent", budget).recall for one in asked) for budget in BUDGETS]
+        yield f"{name:<42}" + "".join(f"{value:9.3f}" for value in recalls)
 
 
 def speed(store: QdrantEdgeDocumentStore, asked: Sequence[Asked]) -> Iterator[str]:
@@ -158,23 +269,58 @@ def speed(store: QdrantEdgeDocumentStore, asked: Sequence[Asked]) -> Iterator[st
         "index": Compressor("index", document_store=store, max_length=2000),
         "embedding": Compressor("embedding", document_embedder=LeafEmbedder(), max_length=2000),
     }
-    wide = SentenceWindowExpander(store, window_size=25, top_k=5)
+    wide = SentenceWindowExpander(store, window_size=17, top_k=5)
     times = defaultdict(list)
-    recalls = defaultdict(list)
     words = []
-    for question, vector, results in asked[:: max(1, len(asked) // 12)]:
-        parents = wide.run(documents=results["hits"])["documents"]
+    for one in asked[:: max(1, len(asked) // 12)]:
+        parents = wide.run(documents=one.results["hits"])["documents"]
         words += [len((parent.content or "").split()) for parent in parents]
         for name, compressor in compressors.items():
             compressor.warm_up()
             start = time.perf_counter()
-            kept = compressor.run(question.text, parents, query_embedding=vector)["documents"]
+            compressor.run(one.question.text, parents, query_embedding=one.vector)
             times[name].append(time.perf_counter() - start)
-            recalls[name].append(scores(question, kept, 2000).recall)
-    yield f"\n5 parents of {median(words):.0f} words to 2,000 characters: median time, recall"
+    yield f"\n5 parents of {median(words):.0f} words to 2,000 characters, median time"
     for name in compressors:
-        yield f"{name:<10} {1000 * median(times[name]):8.1f} ms   {sum(recalls[name]) / len(recalls[name]):.3f}"
+        yield f"{name:<10} {1000 * median(times[name]):8.1f} ms"
     yield f"index is {median(times['embedding']) / median(times['index']):.0f} times as fast"
+
+
+def chat(url: str, cache: Path) -> Iterator[str]:
+    """A chat model on the best parent of each of 30 questions about the handbook."""
+    store = indexed({path.name: path.read_text("utf-8") for path in HANDBOOK.glob("*.md")}, cache / "handbook")
+    sources = {source.meta["source_id"]: source.content or "" for source in read_sources(store)}
+    questions = [one for one in load_questions(HANDBOOK.with_suffix(".questions.jsonl"), sources) if one.spans]
+    asked = list(ask(store, questions[:: max(1, len(questions) // 30)][:30]))
+    generator = OpenAIChatGenerator(
+        api_key=Secret.from_token("none"),
+        api_base_url=url,
+        model="local",
+        timeout=600,
+        generation_kwargs={"temperature": 0, "max_tokens": 120},
+    )
+    yield f"\na chat model on the best parent of {len(asked)} questions about examples/handbook"
+    for method in ("llm", "abstractive"):
+        compressor = Compressor(
+            method, chat_generator=generator, document_store=store, drop_irrelevant=False, max_workers=1, timeout=600
+        )
+        counts: dict[str, int] = defaultdict(int)
+        given = kept = 0
+        for one in asked:
+            parents = one.results["parent"][:1]
+            result = compressor.run(one.question.text, parents, query_embedding=one.vector)
+            counts["usable replies"] += not result["report"]["fallbacks"]
+            given, kept = given + result["report"]["given"], kept + result["report"]["kept"]
+            for document in result["documents"]:
+                text = sources[document.meta["source_id"]]
+                if document.meta["compression"] == "abstractive":
+                    counts["with unsupported claims"] += bool(unsupported(document.content, parents[0].content))
+                else:
+                    pieces = [text[start:end] for start, end in document.meta["kept_spans"]]
+                    shown = [word for word in document.content.split() if word != "…"]
+                    counts["not verbatim"] += "".join(shown) != "".join("".join(pieces).split())
+        found = ", ".join(f"{count} {name}" for name, count in counts.items())
+        yield f"{method:<12} {len(asked)} documents: {found}; {kept / given:.2f} of the characters kept"
 
 
 if __name__ == "__main__":

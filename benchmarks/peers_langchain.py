@@ -1,7 +1,7 @@
 """LangChain's splitters and its retrievers for parents, ensembles and compression."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import nltk
 from embeddings import BruteForce, Encoder
@@ -16,6 +16,8 @@ from langchain_core.vectorstores import VectorStore
 from langchain_text_splitters import RecursiveCharacterTextSplitter, TextSplitter
 
 from haystack_adv_retrieval.evaluation.strategies import Answer, Strategy
+
+Compress = Callable[[str, Sequence[HaystackDocument]], list[HaystackDocument]]
 
 
 def strategies(corpus: Mapping[str, str], encoder: Encoder) -> dict[str, Strategy]:
@@ -112,23 +114,40 @@ def parents(corpus: Mapping[str, str], encoder: Encoder, *, overlap: int, k: int
 
 def compress(corpus: Mapping[str, str], encoder: Encoder, *, k: int) -> Strategy:
     base = parents(corpus, encoder, overlap=200)
-    sentences = Sentences()
     everything = [base.docstore.store[key] for key in base.docstore.yield_keys()]
-    encoder.encode(list({one.page_content for one in sentences.split_documents(everything)}))
-    filtering = EmbeddingsFilter(embeddings=Encoded(encoder), k=k)
-    retriever = ContextualCompressionRetriever(
-        base_compressor=DocumentCompressorPipeline(transformers=[sentences, filtering]), base_retriever=base
-    )
+    encoder.encode(list({one.page_content for one in Sentences().split_documents(everything)}))
+    retriever = ContextualCompressionRetriever(base_compressor=sentences_by_embedding(encoder, k), base_retriever=base)
 
     def ask(query: str) -> Answer:
-        results = []
-        for found in retriever.invoke(query):
-            source = found.metadata["source"]
-            # The parent's offset is kept; the sentence stands at or after it.
-            start = corpus[source].index(found.page_content, found.metadata["start_index"])
-            results.append(
-                HaystackDocument(content=found.page_content, meta={"source_id": source, "split_idx_start": start})
-            )
-        return Answer(results)
+        return Answer([in_source(found, corpus[found.metadata["source"]]) for found in retriever.invoke(query)])
 
     return ask
+
+
+def sentence_filter(corpus: Mapping[str, str], encoder: Encoder, *, k: int) -> Compress:
+    """Compress documents that are given, and not those that LangChain finds."""
+    pipeline = sentences_by_embedding(encoder, k)
+
+    def filtered(query: str, documents: Sequence[HaystackDocument]) -> list[HaystackDocument]:
+        given = [
+            Document(
+                page_content=one.content,
+                metadata={"source": one.meta["source_id"], "start_index": one.meta["split_idx_start"]},
+            )
+            for one in documents
+        ]
+        kept = pipeline.compress_documents(given, query)
+        return [in_source(one, corpus[one.metadata["source"]]) for one in kept]
+
+    return filtered
+
+
+def sentences_by_embedding(encoder: Encoder, k: int) -> DocumentCompressorPipeline:
+    return DocumentCompressorPipeline(transformers=[Sentences(), EmbeddingsFilter(embeddings=Encoded(encoder), k=k)])
+
+
+def in_source(sentence: Document, text: str) -> HaystackDocument:
+    # The parent's offset is kept; the sentence stands at or after it.
+    start = text.index(sentence.page_content, sentence.metadata["start_index"])
+    meta = {"source_id": sentence.metadata["source"], "split_idx_start": start}
+    return HaystackDocument(content=sentence.page_content, meta=meta)

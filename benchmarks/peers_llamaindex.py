@@ -1,19 +1,23 @@
 """LlamaIndex's node parsers, its auto-merging retriever and its sentence windows."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import groupby
 
+import nltk
 from embeddings import BruteForce, Encoder
 from haystack import Document as HaystackDocument
 from llama_index.core import Document, StorageContext
 from llama_index.core.base.base_retriever import BaseRetriever
+from llama_index.core.base.embeddings.base import BaseEmbedding
 from llama_index.core.node_parser import HierarchicalNodeParser, SentenceWindowNodeParser, get_leaf_nodes
-from llama_index.core.postprocessor import MetadataReplacementPostProcessor
+from llama_index.core.postprocessor import MetadataReplacementPostProcessor, SentenceEmbeddingOptimizer
 from llama_index.core.retrievers import AutoMergingRetriever
-from llama_index.core.schema import MetadataMode, NodeWithScore
+from llama_index.core.schema import MetadataMode, NodeWithScore, QueryBundle, TextNode
 from llama_index.core.storage.docstore import SimpleDocumentStore
 
 from haystack_adv_retrieval.evaluation.strategies import Answer, Strategy
+
+Compress = Callable[[str, Sequence[HaystackDocument]], list[HaystackDocument]]
 
 
 def strategies(corpus: Mapping[str, str], encoder: Encoder) -> dict[str, Strategy]:
@@ -37,6 +41,26 @@ class Exact(BaseRetriever):
         return [
             NodeWithScore(node=self.nodes[p], score=s) for p, s in self.index.search(query_bundle.query_str, self.k)
         ]
+
+
+class Encoded(BaseEmbedding):
+    _encoder: Encoder
+
+    def __init__(self, encoder: Encoder) -> None:
+        super().__init__()
+        self._encoder = encoder
+
+    def _get_query_embedding(self, query):
+        return self._get_text_embedding(query)
+
+    async def _aget_query_embedding(self, query):
+        return self._get_text_embedding(query)
+
+    def _get_text_embedding(self, text):
+        return self._get_text_embeddings([text])[0]
+
+    def _get_text_embeddings(self, texts):
+        return self._encoder.encode(texts).tolist()
 
 
 def documents_of(corpus: Mapping[str, str]) -> list[Document]:
@@ -97,3 +121,33 @@ def sentence_window(corpus: Mapping[str, str], encoder: Encoder, window: int, k:
         return Answer(results)
 
     return ask
+
+
+def sentence_optimizer(encoder: Encoder, share: float) -> Compress:
+    """Keep a share of the sentences of each document that is given, the nearest first."""
+    optimizer = SentenceEmbeddingOptimizer(
+        embed_model=Encoded(encoder),
+        percentile_cutoff=share,
+        context_before=0,
+        context_after=0,
+        tokenizer_fn=nltk.sent_tokenize,
+    )
+
+    def optimized(query: str, documents: Sequence[HaystackDocument]) -> list[HaystackDocument]:
+        given = [one for one in documents if int(len(nltk.sent_tokenize(one.content)) * share)]
+        nodes = [NodeWithScore(node=TextNode(text=one.content)) for one in given]
+        kept = optimizer.postprocess_nodes(nodes, QueryBundle(query))
+        return [as_spans(one, node.node.text) for one, node in zip(given, kept, strict=True)]
+
+    def as_spans(document: HaystackDocument, kept: str) -> HaystackDocument:
+        """Find the sentences again, which are joined with blanks."""
+        spans, position = [], 0
+        sentences = sorted(nltk.sent_tokenize(document.content), key=len, reverse=True)
+        while position < len(kept):
+            sentence = next(one for one in sentences if kept.startswith(one, position))
+            start = document.meta["split_idx_start"] + document.content.index(sentence)
+            spans.append([start, start + len(sentence)])
+            position += len(sentence) + 1
+        return HaystackDocument(content=kept, meta={"source_id": document.meta["source_id"], "kept_spans": spans})
+
+    return optimized

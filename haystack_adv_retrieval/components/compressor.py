@@ -1,4 +1,4 @@
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -11,9 +11,9 @@ from haystack.document_stores.types import DocumentStore
 from haystack_adv_retrieval.calls import Steps, drive, drive_async
 from haystack_adv_retrieval.components.leaf_embedder import LeafEmbedder
 from haystack_adv_retrieval.components.query_embedder import QueryEmbedder
-from haystack_adv_retrieval.compression.extraction import keep_best, ranked
+from haystack_adv_retrieval.compression.extraction import keep_best
 from haystack_adv_retrieval.compression.model import SELECT_PROMPT, SUMMARY_PROMPT, CompressionModel
-from haystack_adv_retrieval.compression.sentence_scores import by_embedding, by_index, by_ranker, query_vector
+from haystack_adv_retrieval.compression.sentence_scores import ask_ranker, embed, read_vectors, weigh
 from haystack_adv_retrieval.compression.texts import Job, Text
 from haystack_adv_retrieval.context.budgets import LengthUnit, length_of
 from haystack_adv_retrieval.context.results import check_at_least, check_choice
@@ -70,8 +70,9 @@ class Compressor:
         threshold: float | None = None,
         top_k: int | None = None,
         min_sentences: int = 1,
-        neighbor_weight: float = 0.3,
-        text_weight: float = 0.1,
+        scales: Sequence[int] = (2, 6, 20),
+        lexical_weight: float = 1.0,
+        section_weight: float = 1.0,
         context_sentences: int = 0,
         keep_antecedents: bool = True,
         separator: str = " … ",
@@ -99,12 +100,16 @@ class Compressor:
             exceeded by that sentence. Documents that fit it together are left as they are, unless `threshold` or
             `top_k` is set. Summaries, and documents that are left as they are, count too but are never cut.
         :param length_unit: Unit of lengths: `"character"`, `"word"` or `"token"`.
-        :param threshold: The lowest score of a kept sentence, itself included. Scores are cosine similarities, or those
-            of the ranker, after smoothing. Works together with `top_k`.
+        :param threshold: The lowest similarity of a kept sentence to the question, itself included: the cosine of their
+            vectors, or the score of the ranker. What lies above is ranked by more than that, see `scales`. Works
+            together with `top_k`; what a kept sentence brings along need not reach it.
         :param top_k: How many sentences to keep at most, over all documents.
         :param min_sentences: How many sentences to keep of a kept document, if the budget allows.
-        :param neighbor_weight: Weight, in [0, 1], of a sentence's neighbours in its score.
-        :param text_weight: Weight of the document's mean in a sentence's score; both weights add up to 1 at most.
+        :param scales: Radii, in sentences, of the surroundings that a sentence is judged with. Which ones are best is
+            told by `haystack_adv_retrieval.core.evidence`, from similarity (or the ranker's score), words and section.
+        :param lexical_weight: Weight of a sentence's words; its similarity weighs 1.
+        :param section_weight: Weight of the best sentence under the same heading. The more, the more whole sections are
+            kept.
         :param context_sentences: How many neighbours on each side of a kept sentence are kept too, if the budget
             allows.
         :param keep_antecedents: Keep what a kept sentence needs to be understood, if the budget allows.
@@ -127,11 +132,11 @@ class Compressor:
         check_at_least(0, context_sentences=context_sentences, min_length=min_length)
         if timeout is not None and not timeout > 0:
             raise ValueError(f"timeout must be positive, got {timeout}")
-        if min(neighbor_weight, text_weight) < 0 or neighbor_weight + text_weight > 1:
-            raise ValueError(
-                f"neighbor_weight and text_weight must be in [0, 1] and add up to 1 at most, got {neighbor_weight!r} "
-                f"and {text_weight!r}"
-            )
+        if any(isinstance(radius, bool) or not isinstance(radius, int) or radius < 1 for radius in scales):
+            raise ValueError(f"scales must be positive whole numbers, got {scales!r}")
+        for name, weight in (("lexical_weight", lexical_weight), ("section_weight", section_weight)):
+            if weight < 0:
+                raise ValueError(f"{name} must be at least 0, got {weight!r}")
         if method == "index" and document_store is None:
             raise ValueError("document_store is needed by the method 'index', got None")
         if method == "reranker" and ranker is None:
@@ -147,8 +152,9 @@ class Compressor:
         self.threshold = None if threshold is None else float(threshold)
         self.top_k = top_k
         self.min_sentences = min_sentences
-        self.neighbor_weight = float(neighbor_weight)
-        self.text_weight = float(text_weight)
+        self.scales = list(scales)
+        self.lexical_weight = float(lexical_weight)
+        self.section_weight = float(section_weight)
         self.context_sentences = context_sentences
         self.keep_antecedents = keep_antecedents
         self.separator = separator
@@ -315,15 +321,13 @@ class Compressor:
             return
         for text in texts:
             text.units = find_units(text.content, self.language)
-        scores = yield from self._scores(texts, job)
-        judged = [(text, own) for text, own in zip(texts, scores, strict=True) if own is not None]
-        for text, own in zip(texts, scores, strict=True):
-            if own is None:  # nobody could judge it
+        judged = yield from self._judge(texts, job)
+        for text in texts:
+            if text not in judged:  # nobody could tell
                 text.keep_whole()
         used = self._length(result.content for result in job.results)
         keep_best(
-            [text for text, _ in judged],
-            [own for _, own in judged],
+            judged,
             method="index" if self.method == "abstractive" else self.method,
             length_unit=self.length_unit,
             separator=self.separator,
@@ -339,32 +343,40 @@ class Compressor:
     def _length(self, contents: Iterable[str | None]) -> int:
         return sum(length_of(content or "", self.length_unit) for content in contents)
 
-    def _scores(self, texts: list[Text], job: Job) -> Steps[list[np.ndarray | None]]:
-        """Score the units of texts; None for a text that cannot be judged."""
+    def _judge(self, texts: list[Text], job: Job) -> Steps[list[Text]]:
+        """Score the units of texts, and tell of which texts they could be scored."""
         try:
             if self.method == "llm":
                 return (yield from self._asked().choose(texts, job))
+            query = None
             if self.method == "reranker":
-                scores = yield from by_ranker(texts, job.query, self._ranker)
+                yield from ask_ranker(texts, job.query, self._ranker)
             else:
-                scores = yield from self._similarities(texts, job)
+                query = yield from self._vectors(texts, job)
+            weigh(
+                texts,
+                job.query,
+                query,
+                scales=self.scales,
+                lexical_weight=self.lexical_weight,
+                section_weight=self.section_weight,
+            )
+            return texts
         except Exception as error:
             if self.raise_on_failure:
                 raise RuntimeError(f"The sentences could not be scored: {error}") from error
             job.fail(texts, str(error) or type(error).__name__)
-            return [None] * len(texts)
-        return [
-            ranked(text, own, self.neighbor_weight, self.text_weight) for text, own in zip(texts, scores, strict=True)
-        ]
+            return []
 
-    def _similarities(self, texts: list[Text], job: Job) -> Steps[list[np.ndarray]]:
-        query = yield from query_vector(job, self._text_embedder)
-        scores: list[np.ndarray | None] = [None] * len(texts)
+    def _vectors(self, texts: list[Text], job: Job) -> Steps[np.ndarray]:
+        """Find vectors for all units, and that of the question."""
+        if job.query_embedding is None:
+            job.query_embedding = (yield from self._text_embedder.run(text=job.query))["embedding"]
         if self.method != "embedding" and self.document_store is not None:
-            scores = yield from by_index(texts, query, self.document_store)
-        unknown = [text for text, own in zip(texts, scores, strict=True) if own is None]
-        embedded = iter((yield from by_embedding(unknown, query, self._document_embedder)) if unknown else [])
-        return [next(embedded) if own is None else own for own in scores]
+            yield from read_vectors(texts, self.document_store)
+        if unknown := [text for text in texts if not len(text.vectors)]:
+            yield from embed(unknown, self._document_embedder)
+        return np.array(job.query_embedding)
 
     def _asked(self) -> CompressionModel:
         return CompressionModel(

@@ -54,13 +54,13 @@ class CompressionModel:
     timeout: float | None
     raise_on_failure: bool
 
-    def choose(self, texts: Sequence[Text], job: Job) -> Steps[list[np.ndarray | None]]:
+    def choose(self, texts: Sequence[Text], job: Job) -> Steps[list[Text]]:
         """
-        Let the model choose sentences of each text.
+        Let the model choose sentences of each text: their relevance is 1, that of others is 0.
 
         :param texts: The texts.
         :param job: The job.
-        :returns: For each text 1 for the chosen sentences and 0 for others; None if the reply cannot be read.
+        :returns: The texts for which the reply could be read.
         """
         shown = [
             "\n".join(f"[{number}] {' '.join(harmless(one).split())}" for number, one in enumerate(text.sentences, 1))
@@ -71,16 +71,14 @@ class CompressionModel:
             [{"sentences": sentences} for sentences in shown],
             read=[partial(read_choice, count=len(text.units)) for text in texts],
         )
-        scores: list[np.ndarray | None] = []
         for text, reply in zip(texts, replies, strict=True):
             if reply.value is None:
                 job.fail([text], f"the model's choice could not be read: {reply.error}")
-                scores.append(None)
             else:
-                chosen = np.zeros(len(text.units))
-                chosen[[number - 1 for number in reply.value]] = 1.0
-                scores.append(chosen)
-        return scores
+                text.relevance = np.zeros(len(text.units))
+                text.relevance[[number - 1 for number in reply.value]] = 1.0
+                text.scores = text.relevance
+        return [text for text, reply in zip(texts, replies, strict=True) if reply.value is not None]
 
     def summarize(self, groups: Sequence[list[Text]], job: Job, *, drop_irrelevant: bool) -> Steps[None]:
         """

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any
 
+import numpy as np
 from haystack import Document
 
 from haystack_adv_retrieval.core import chunks
@@ -15,11 +16,14 @@ from haystack_adv_retrieval.llm.asking import Reply
 
 _BREAK = re.compile(r"[\n\r\f]")
 _PARAGRAPH_BREAK = re.compile(r"\n\s*\n|\f")
+_UNKNOWN = np.empty(0)
 
 
 class Text:
     """
-    One document.
+    One document. Arrays have one entry a unit.
+
+    Positions are those of its source; where its place there is not known, the text is its own source.
 
     :param document: The document; it is not changed.
     """
@@ -29,15 +33,22 @@ class Text:
         self.content = document.content or ""
         self.is_slice = chunks.is_slice(document.meta, document.content)
         self.is_extract = document.meta.get(chunks.COMPRESSION, "none") != "none"
+        start, span = document.meta.get(chunks.START), chunks.span_of(document.meta)
+        is_exact = span.length == len(self.content) if span else chunks.END not in document.meta
+        self.start = start if isinstance(start, int) and is_exact else 0
+        own = f"document {document.id}"
+        self.source = str(document.meta.get(chunks.SOURCE_ID, own) if self.start == start else own)
         self.units: list[Unit] = []
+        self.vectors = _UNKNOWN  # one row a unit
+        self.relevance = _UNKNOWN  # how well a unit answers by itself: a similarity, or what a ranker or model says
+        self.scores = _UNKNOWN  # how well it answers in its surroundings, beside the others
         self.result: Document | None = None
 
     @property
-    def start(self) -> int:
-        """Where the text starts in its source; 0 if that is not known, and the text is its own source."""
-        start, span = self.document.meta.get(chunks.START), chunks.span_of(self.document.meta)
-        is_exact = span.length == len(self.content) if span else chunks.END not in self.document.meta
-        return start if isinstance(start, int) and is_exact else 0
+    def sections(self) -> list[str]:
+        """The heading that each unit is under."""
+        above, sentences = str(self.document.meta.get(chunks.HEADINGS, "")), self.sentences
+        return [above if unit.heading is None else sentences[unit.heading] for unit in self.units]
 
     @property
     def sentences(self) -> list[str]:

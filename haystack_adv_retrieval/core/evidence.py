@@ -43,7 +43,7 @@ class Pool:
     :param texts: The texts.
     :param vectors: The vectors, shape (leaves, dimension); None if the index holds none.
     :param ranks: How early the retriever or ranker had the hit that a leaf belongs to: 1 for the first one, less for
-        those after it, 0 for what is no hit.
+        those after it, 0 for what is no hit. Or how relevant a ranker finds each leaf, on any scale.
     """
 
     sources: np.ndarray

@@ -4,8 +4,6 @@ from bisect import bisect, insort
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
@@ -13,10 +11,11 @@ class Candidate:
     A sentence that can be chosen.
 
     :param text: Which of the texts it belongs to.
-    :param score: How well it answers the question.
+    :param score: How well it answers the question, beside the others.
     :param length: What it takes from the budget.
     :param gap: What the white space between it and the sentence before takes, if both are chosen.
     :param needs: Indices of candidates that come along with it.
+    :param is_relevant: Whether it is good enough to be chosen on its own account.
     """
 
     text: int
@@ -24,28 +23,7 @@ class Candidate:
     length: int
     gap: int = 0
     needs: tuple[int, ...] = ()
-
-
-def smooth(scores: np.ndarray, neighbor_weight: float, text_weight: float) -> np.ndarray:
-    """
-    Judge each sentence of a text with its surroundings.
-
-    `(1 - n - t) * own + n * neighbours + t * text`, where the neighbours are the sentences up to two places away,
-    nearer ones counting double, and the text is the mean of all. What stands among relevant sentences is more likely to
-    be part of the answer, even if its own words are not those of the question.
-
-    :param scores: Scores of the sentences of one text, in order.
-    :param neighbor_weight: n, from 0 to 1.
-    :param text_weight: t, from 0 to 1 - n.
-    :returns: The smoothed scores.
-    """
-    if len(scores) < 2:
-        return scores
-    kernel = np.array([1.0, 2.0, 0.0, 2.0, 1.0])
-    sums, weights = (np.convolve(np.pad(values, 2), kernel, "valid") for values in (scores, np.ones(len(scores))))
-    own_weight = 1 - neighbor_weight - text_weight
-    smoothed: np.ndarray = own_weight * scores + neighbor_weight * sums / weights + text_weight * scores.mean()
-    return smoothed
+    is_relevant: bool = True
 
 
 def select(
@@ -53,14 +31,13 @@ def select(
     *,
     max_length: int | None = None,
     separator_length: int = 0,
-    threshold: float | None = None,
     top_k: int | None = None,
     min_sentences: int = 1,
     context_sentences: int = 0,
     first: Sequence[int] = (),
 ) -> list[int]:
     """
-    Choose candidates, best first, as long as they fit the budget.
+    Choose relevant candidates, best first, as long as they fit the budget.
 
     One comes with what it needs, or alone if only that fits; one that does not fit at all is passed over. If none fits,
     the best one is chosen all the same, alone: a budget that is smaller than a sentence is exceeded by that sentence.
@@ -68,19 +45,17 @@ def select(
     :param candidates: The sentences of all texts, each text's in order.
     :param max_length: The budget; None sets none, and of 0 or less nothing is chosen.
     :param separator_length: What it takes to mark that something was left out.
-    :param threshold: The lowest score that is chosen; None chooses any.
     :param top_k: How many are chosen at most; what they need and their context do not count.
     :param min_sentences: Of a text of which something is chosen, how many sentences at least, if the budget allows.
     :param context_sentences: How many neighbours on each side come along, as far as the budget allows.
-    :param first: Indices that are chosen before all others, whatever their score.
+    :param first: Indices that are chosen before all others, relevant or not.
     :returns: Indices of the chosen candidates, ascending.
     """
     if max_length is not None and max_length <= 0:
         return []
     chosen = _Chosen(candidates, max_length, separator_length)
     ranked = sorted(range(len(candidates)), key=lambda index: -candidates[index].score)
-    passing = [index for index in ranked if threshold is None or candidates[index].score >= threshold]
-    wanted = list(dict.fromkeys([*first, *passing]))
+    wanted = list(dict.fromkeys([*first, *(index for index in ranked if candidates[index].is_relevant)]))
     own: list[int] = []
     for index in wanted:
         if top_k is not None and len(own) >= top_k:

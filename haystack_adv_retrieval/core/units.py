@@ -29,11 +29,13 @@ class Unit:
     :param needs: Indices of earlier units that it cannot be understood without: the heading above it, the header of its
         table, the lead-in of its list, the sentence that it leans on.
     :param is_label: Whether it only names what others say: a heading, the header of a table.
+    :param heading: Index of the heading that it is under.
     """
 
     span: Span
     needs: tuple[int, ...] = ()
     is_label: bool = False
+    heading: int | None = None
 
 
 def find_units(text: str, language: str = "en") -> list[Unit]:
@@ -51,15 +53,16 @@ def find_units(text: str, language: str = "en") -> list[Unit]:
         above = () if heading is None else (heading,)
         if block.kind == "heading":
             heading, lead = len(units), None
-            units.append(_unit(text, block.span, is_label=True))
+            units.append(_unit(text, block.span, is_label=True, heading=heading))
         elif block.kind == "table":
             rows = tile(text, _line_starts(text, block.span), block.span)
             header = [len(units) + n for n, row in enumerate(rows[:2]) if n == 0 or _RULE.fullmatch(row.text(text))]
             for number, row in enumerate(rows):
                 is_header = number < len(header) and len(rows) > len(header)
-                units.append(_unit(text, row, above if number < len(header) else (*above, *header), is_header))
+                needed = above if number < len(header) else (*above, *header)
+                units.append(_unit(text, row, needed, is_header, heading))
         elif block.kind in ("code", "front_matter"):
-            units.append(_unit(text, block.span, above))
+            units.append(_unit(text, block.span, above, heading=heading))
         else:
             is_item = block.kind == "item"
             for number, sentence in enumerate(tile(text, sentence_cuts(text, block.span, language), block.span)):
@@ -71,7 +74,7 @@ def find_units(text: str, language: str = "en") -> list[Unit]:
                 leans = language == "en" and (_LEANING.match(words) or _ALONE.search(words))
                 if previous >= 0 and previous != heading and (leans or (is_item and number > 0)):
                     needs.add(previous)
-                units.append(_unit(text, sentence, tuple(sorted(needs))))
+                units.append(_unit(text, sentence, tuple(sorted(needs)), heading=heading))
             if not is_item:
                 introduces = bool(units) and units[-1].span.text(text).endswith(":")
                 lead = len(units) - 1 if introduces else None
@@ -82,7 +85,9 @@ def _line_starts(text: str, span: Span) -> list[int]:
     return [span.start + match.end() for match in re.finditer(r"\n", span.text(text))]
 
 
-def _unit(text: str, span: Span, needs: tuple[int, ...] = (), is_label: bool = False) -> Unit:
+def _unit(
+    text: str, span: Span, needs: tuple[int, ...] = (), is_label: bool = False, heading: int | None = None
+) -> Unit:
     content = span.text(text)
     start = span.start + len(content) - len(content.lstrip())
-    return Unit(Span(start, start + len(content.strip())), needs, is_label)
+    return Unit(Span(start, start + len(content.strip())), needs, is_label, heading)

@@ -33,7 +33,7 @@ def test_case(case: dict[str, Any], chat_server: ChatServer) -> None:
     expect = case["expect"]
     documents = [document(row) for row in case["documents"]]
     before = copy.deepcopy(documents)
-    init = {"neighbor_weight": 0.0, "text_weight": 0.0, **case.get("init", {})}
+    init = {"scales": [], "lexical_weight": 0.0, "section_weight": 0.0, **case.get("init", {})}
     if "ratio" in case:
         init["max_length"] = int(len(documents[0].content) * case["ratio"])
     if case["method"] == "reranker":
@@ -97,8 +97,8 @@ async def test_ten_documents_three_at_a_time_of_which_one_fails(chat_server: Cha
 
 
 def test_a_threshold_out_of_numpy_survives_yaml() -> None:
-    restored = through_yaml(Compressor("embedding", threshold=np.float32(0.5), neighbor_weight=np.float64(0.25)))
-    assert (type(restored.threshold), restored.threshold, restored.neighbor_weight) == (float, 0.5, 0.25)
+    restored = through_yaml(Compressor("embedding", threshold=np.float32(0.5), lexical_weight=np.float64(0.25)))
+    assert (type(restored.threshold), restored.threshold, restored.lexical_weight) == (float, 0.5, 0.25)
 
 
 @component

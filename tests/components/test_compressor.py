@@ -28,6 +28,7 @@ TEXT = (
     "# Prices\n\nMoss holds water.\n\n| item | price |\n|---|---|\n| tent | 90 |\n| stove | 40 |\n"
 )
 QUERY = "How long do refunds take?"
+BY_ITSELF: dict[str, Any] = {"scales": [], "section_weight": 0.0}  # each sentence is judged without its surroundings
 
 
 @component
@@ -60,7 +61,7 @@ def page(text: str = "Aa one. Bb two. Cc three.", **kwargs: Any) -> Document:
 
 
 def ranked(*scores: float, **kwargs: Any) -> Compressor:
-    parameters = {"neighbor_weight": 0.0, "text_weight": 0.0} | kwargs
+    parameters = BY_ITSELF | {"lexical_weight": 0.0} | kwargs
     return Compressor("reranker", ranker=ScriptedRanker(list(scores) or None), **parameters)
 
 
@@ -83,8 +84,9 @@ def contents(result: dict[str, Any]) -> list[str | None]:
         ({"max_workers": 0}, "max_workers must be .* got 0"),
         ({"context_sentences": -1}, "context_sentences must be .* got -1"),
         ({"min_length": -1}, "min_length must be .* got -1"),
-        ({"neighbor_weight": -0.1}, "neighbor_weight .* got -0.1"),
-        ({"neighbor_weight": 0.6, "text_weight": 0.5}, "neighbor_weight and text_weight .* got 0.6 and 0.5"),
+        ({"scales": [2, 0]}, r"scales must be .* got \[2, 0\]"),
+        ({"lexical_weight": -0.1}, "lexical_weight must be .* got -0.1"),
+        ({"section_weight": -1}, "section_weight must be .* got -1"),
         ({"timeout": 0}, "timeout must be positive, got 0"),
         ({"method": "index"}, "document_store is needed"),
         ({"method": "reranker"}, "ranker is needed"),
@@ -110,8 +112,9 @@ SETTINGS: dict[str, Any] = {
     "threshold": 0.25,
     "top_k": 7,
     "min_sentences": 2,
-    "neighbor_weight": 0.2,
-    "text_weight": 0.3,
+    "scales": [2, 8],
+    "lexical_weight": 0.5,
+    "section_weight": 0.3,
     "context_sentences": 1,
     "keep_antecedents": False,
     "separator": " [...] ",
@@ -229,7 +232,7 @@ def test_an_extract_is_not_compressed_again_but_what_was_left_whole_is() -> None
 
 def test_spans_are_positions_of_the_source(embedded: list[Document], query_embedding: list[float]) -> None:
     parents = parents_of(embedded)
-    compressor = Compressor("index", document_store=store_of(embedded), max_length=60)
+    compressor = Compressor("index", document_store=store_of(embedded), max_length=60, **BY_ITSELF)
     result = compressor.run(QUERY, parents, query_embedding=query_embedding)
     check(result, {one.id: TEXT for one in parents})
     assert result["documents"][0].meta["kept_spans"][1] == [29, 50]
@@ -318,7 +321,7 @@ def test_extracts_are_slices_of_their_source_and_keep_to_the_budget(
         separator=separator,
         drop_irrelevant=drop,
         context_sentences=context,
-        neighbor_weight=0.3,
+        scales=[1],
     )
     result = compressor.run("Refunds days. 2", given)
     assert given == before
@@ -370,7 +373,7 @@ def test_documents_that_the_index_does_not_know_are_embedded(
     embedded: list[Document], query_embedding: list[float]
 ) -> None:
     stranger = Document(id="stranger", content="Trains are late. Refunds need three weeks to arrive. Oats are grain.")
-    compressor = Compressor("index", document_store=store_of(embedded), top_k=2, keep_antecedents=False)
+    compressor = Compressor("index", document_store=store_of(embedded), top_k=2, keep_antecedents=False, **BY_ITSELF)
     result = compressor.run(QUERY, [*parents_of(embedded), stranger], query_embedding=query_embedding)
     assert contents(result) == ["Refunds take 14 days.", "Refunds need three weeks to arrive."]
     assert result["report"]["fallbacks"] == {}
@@ -396,6 +399,53 @@ def test_index_and_embedding_agree_where_leaves_are_sentences(
         for method in ("index", "embedding")
     ]
     assert contents(results[0]) == contents(results[1])
+
+
+@pytest.mark.parametrize(
+    ("question", "weights", "expected"),
+    [
+        (QUERY, {}, ["Refunds take 14 days. They are paid by bank."]),
+        ("stove", {"lexical_weight": 5.0, "top_k": 1}, ["| stove | 40 |"]),
+        (QUERY, {"scales": [1], "top_k": 3}, ["Ferns like shade. Refunds take 14 days. They are paid by bank."]),
+        (QUERY, {"section_weight": 5.0, "top_k": 4}, [TEXT.splitlines()[2]]),
+    ],
+)
+def test_surroundings_words_and_section_count_as_they_are_weighed(
+    question: str,
+    weights: dict[str, Any],
+    expected: list[str],
+    embedded: list[Document],
+    query_embedding: list[float],
+) -> None:
+    settings = BY_ITSELF | {"lexical_weight": 0.0, "keep_antecedents": False, "top_k": 2} | weights
+    compressor = Compressor("index", document_store=store_of(embedded), **settings)
+    assert contents(compressor.run(question, parents_of(embedded), query_embedding=query_embedding)) == expected
+
+
+def test_neighbours_of_texts_that_touch_in_their_source_are_neighbours() -> None:
+    def piece(start: int, text: str) -> Document:
+        return Document(content=text, meta={"source_id": "s", "split_idx_start": start})
+
+    given = [piece(18, "Cc three. Dd four."), piece(0, "Aa one. Bb two. x "), piece(99, "Ee five. Ff six.")]
+    result = ranked(0.0, 0.1, 0.0, 0.0, 0.9, 0.0, 0.0, top_k=2, scales=[1]).run("q", given)
+    assert contents(result) == ["Cc three.", "x"]
+
+
+@pytest.mark.parametrize("method", ["index", "embedding"])
+def test_a_threshold_is_a_similarity_whatever_the_weights(
+    method: Any, embedded: list[Document], query_embedding: list[float]
+) -> None:
+    from sentence_transformers.util import cos_sim
+
+    leaves = {one.content.strip(): one.embedding for one in embedded if one.embedding}
+    similar = {text: float(cos_sim(query_embedding, vector)) for text, vector in leaves.items()}
+    threshold = sorted(similar.values())[-2] - 0.001
+    expected = {text for text, similarity in similar.items() if similarity >= threshold and not text.startswith("#")}
+    compressor = Compressor(
+        method, document_store=store_of(embedded), threshold=threshold, section_weight=4.0, keep_antecedents=False
+    )
+    results = compressor.run(QUERY, parents_of(embedded), query_embedding=query_embedding)["documents"]
+    assert {TEXT[start:end] for one in results for start, end in one.meta["kept_spans"]} == expected
 
 
 def test_if_the_store_fails_documents_are_kept_whole_with_a_warning(
@@ -445,7 +495,7 @@ class PickyRanker:
 
 
 def test_what_a_ranker_leaves_out_is_not_as_good_as_what_it_gives_back() -> None:
-    compressor = Compressor("reranker", ranker=PickyRanker(), threshold=0.5, neighbor_weight=0, text_weight=0)
+    compressor = Compressor("reranker", ranker=PickyRanker(), threshold=0.5)
     assert contents(compressor.run("two", [page()])) == ["Bb two."]
 
 
@@ -618,7 +668,9 @@ def test_many_threads_share_one_compressor(embedded: list[Document], query_embed
 def test_it_works_in_a_pipeline_with_an_embedder_before_it(embedded: list[Document]) -> None:
     pipeline = Pipeline()
     pipeline.add_component("embedder", QueryEmbedder())
-    pipeline.add_component("compressor", Compressor("index", document_store=store_of(embedded).store, max_length=60))
+    pipeline.add_component(
+        "compressor", Compressor("index", document_store=store_of(embedded).store, max_length=60, **BY_ITSELF)
+    )
     pipeline.connect("embedder.embedding", "compressor.query_embedding")
     inputs = {"embedder": {"text": QUERY}, "compressor": {"query": QUERY, "documents": parents_of(embedded)}}
     (one,) = pipeline.run(inputs)["compressor"]["documents"]

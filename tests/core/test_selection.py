@@ -1,40 +1,14 @@
-import numpy as np
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from haystack_adv_retrieval.core.selection import Candidate, select, smooth
+from haystack_adv_retrieval.core.selection import Candidate, select
 
 
-def candidates(*scores, length=10, needs=None, texts=None):
+def candidates(*scores, length=10, needs=None, texts=None, threshold=0.0):
     return [
-        Candidate((texts or [0] * len(scores))[n], score, length, 1, (needs or {}).get(n, ()))
+        Candidate((texts or [0] * len(scores))[n], score, length, 1, (needs or {}).get(n, ()), score >= threshold)
         for n, score in enumerate(scores)
     ]
-
-
-def test_without_weights_scores_stay_as_they_are():
-    assert smooth(np.array([0.1, 0.9, 0.4]), 0.0, 0.0).tolist() == pytest.approx([0.1, 0.9, 0.4])
-
-
-def test_neighbours_count_by_their_distance():
-    # 0.5 * 0 + 0.5 * (2 * 0.9 + 0.3) / 3
-    assert smooth(np.array([0.0, 0.9, 0.3]), 0.5, 0.0)[0] == pytest.approx(0.35)
-
-
-def test_the_text_counts_by_its_mean():
-    assert smooth(np.array([0.0, 0.9, 0.3]), 0.0, 0.5).tolist() == pytest.approx([0.2, 0.65, 0.35])
-
-
-def test_a_single_sentence_keeps_its_score():
-    assert smooth(np.array([0.7]), 0.5, 0.5).tolist() == [0.7]
-
-
-@given(st.lists(st.floats(-1, 1), min_size=1, max_size=12), st.floats(0, 0.5), st.floats(0, 0.5))
-def test_smoothing_never_leaves_the_range_of_the_scores(scores, neighbor_weight, text_weight):
-    smoothed = smooth(np.array(scores), neighbor_weight, text_weight)
-    assert len(smoothed) == len(scores)
-    assert min(scores) - 1e-9 <= smoothed.min() <= smoothed.max() <= max(scores) + 1e-9
 
 
 def test_the_best_are_chosen_and_given_back_in_order():
@@ -45,11 +19,11 @@ def test_equal_scores_are_chosen_from_the_start():
     assert select(candidates(0.5, 0.5, 0.5), top_k=2) == [0, 1]
 
 
-def test_the_threshold_includes_itself_and_works_with_top_k():
-    scored = candidates(0.49, 0.5, 0.51)
-    assert select(scored, threshold=0.5) == [1, 2]
-    assert select(scored, threshold=0.5, top_k=1) == [2]
-    assert select(scored, threshold=0.6) == []
+def test_what_is_not_relevant_is_not_chosen_however_good_its_score():
+    scored = [Candidate(0, 0.9, 10, is_relevant=False), Candidate(0, 0.5, 10), Candidate(0, 0.6, 10)]
+    assert select(scored) == [1, 2]
+    assert select(scored, top_k=1) == [2]
+    assert select(scored[:1]) == []
 
 
 def test_what_a_sentence_needs_comes_along_and_does_not_count():
@@ -91,13 +65,13 @@ def test_a_budget_that_is_used_up_gives_nothing():
 
 
 def test_what_goes_first_is_chosen_whatever_its_score():
-    assert select(candidates(0.9, 0.8, 0.0, texts=[0, 0, 1]), threshold=0.85, first=[0, 2]) == [0, 2]
+    assert select(candidates(0.9, 0.8, 0.0, texts=[0, 0, 1], threshold=0.85), first=[0, 2]) == [0, 2]
 
 
 def test_a_kept_text_gets_its_least_number_of_sentences():
-    scored = candidates(0.9, 0.2, 0.3, 0.1, texts=[0, 0, 0, 1])
-    assert select(scored, threshold=0.5, min_sentences=2) == [0, 2]
-    assert select(scored, threshold=0.5, min_sentences=9) == [0, 1, 2]
+    scored = candidates(0.9, 0.2, 0.3, 0.1, texts=[0, 0, 0, 1], threshold=0.5)
+    assert select(scored, min_sentences=2) == [0, 2]
+    assert select(scored, min_sentences=9) == [0, 1, 2]
 
 
 def test_context_comes_along_as_far_as_its_text_and_the_budget_go():
@@ -129,13 +103,13 @@ def test_whatever_is_asked_for_the_budget_holds(data):
         for _ in range(data.draw(st.integers(1, 8))):
             needs = data.draw(st.sets(st.integers(first, len(scored) - 1), max_size=2)) if len(scored) > first else ()
             length, gap = data.draw(st.integers(1, 30)), data.draw(st.integers(0, 9))
-            scored.append(Candidate(text, data.draw(st.sampled_from([0.0, 0.5, 1.0])), length, gap, tuple(needs)))
+            score, is_relevant = data.draw(st.sampled_from([0.0, 0.5, 1.0])), data.draw(st.booleans())
+            scored.append(Candidate(text, score, length, gap, tuple(needs), is_relevant))
     separator, budget = data.draw(st.integers(0, 6)), data.draw(st.integers(1, 120))
     chosen = select(
         scored,
         max_length=budget,
         separator_length=separator,
-        threshold=data.draw(st.sampled_from([None, 0.5])),
         top_k=data.draw(st.sampled_from([None, 1, 3])),
         min_sentences=data.draw(st.integers(1, 3)),
         context_sentences=data.draw(st.integers(0, 2)),

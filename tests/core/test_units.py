@@ -37,6 +37,13 @@ def test_a_sentence_needs_the_heading_above_it_and_not_that_of_another_section()
     assert needs_of(text, "Slate") == ["# Stones"]
 
 
+def test_every_unit_knows_the_heading_above_it():
+    text = "Moss.\n\n# Stones\n\nSlate is dry.\n\n| item |\n|---|\n| tent |\n\n- one\n\n## Old\n\n```\nx\n```"
+    units = find_units(text)
+    headings = [None if unit.heading is None else units[unit.heading].span.text(text) for unit in units]
+    assert headings == [None, *["# Stones"] * 6, *["## Old"] * 2]
+
+
 def test_a_row_of_a_table_needs_its_header_and_the_rule_below():
     text = "# Prices\n\n| item | price |\n|---|---|\n| tent | 90 |\n| stove | 40 |\n"
     assert needs_of(text, "stove") == ["# Prices", "| item | price |", "|---|---|"]
