@@ -25,7 +25,7 @@ from haystack_adv_retrieval.evaluation.cli import register
 from haystack_adv_retrieval.indexing.documents import IndexReport, delete_sources, index_documents
 from haystack_adv_retrieval.indexing.folders import find_files
 from haystack_adv_retrieval.indexing.maintenance import prune, status
-from haystack_adv_retrieval.pipelines import PATTERNS, load_pipeline, retrieve
+from haystack_adv_retrieval.pipelines import DEFAULT_PATTERN, PATTERNS, load_pipeline, retrieve
 
 app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False, help=__doc__)
 console = Console(highlight=False)
@@ -166,7 +166,9 @@ def optimize(index: Index) -> None:
 def query(
     question: Annotated[str, typer.Argument(help="What to look for.")],
     index: Index,
-    pattern: Annotated[str, typer.Option(help=f"{', '.join(PATTERNS)}, or the path of a pipeline file.")] = "parent",
+    pattern: Annotated[str, typer.Option(help=f"{', '.join(PATTERNS)}, or the path of a pipeline file.")] = (
+        DEFAULT_PATTERN
+    ),
     top_k: Annotated[int | None, typer.Option(min=1, help="How many results to show.")] = None,
     max_length: Annotated[int | None, typer.Option(min=1, help="Budget over all results, in characters.")] = None,
     filters: Annotated[str | None, typer.Option("--filter", help="A Haystack filter as JSON.")] = None,

@@ -23,6 +23,7 @@ PATTERNS = {
     "reranked": "reranked",
     "full": "full",
 }
+DEFAULT_PATTERN = "packed"
 # What an input may be called in a component.
 SOCKETS = {"query": ("query", "question", "text"), "filters": ("filters", "base_filters")}
 RESULT_LIMITS = ("top_k", "max_length")

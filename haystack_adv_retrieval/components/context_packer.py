@@ -71,7 +71,7 @@ class ContextPacker:
         *,
         length_unit: LengthUnit = "character",
         reach: int = 8,
-        pool_size: int = 400,
+        pool_size: int = 500,
         scales: Sequence[int] = (2, 6, 20),
         lexical_weight: float = 1.0,
         rank_weight: float = 0.0,

@@ -9,7 +9,7 @@ import numpy as np
 from haystack_adv_retrieval.core.evidence import Pool
 
 # A part of a context is not made so small that it holds fewer leaves than these, on average.
-LEAVES_OF_A_PART = 3
+LEAVES_OF_A_PART = 2
 
 
 def pack(

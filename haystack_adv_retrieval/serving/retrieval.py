@@ -13,7 +13,13 @@ from haystack.errors import FilterError
 
 from haystack_adv_retrieval.core import chunks
 from haystack_adv_retrieval.llm.chat_model import NO_KEY
-from haystack_adv_retrieval.pipelines import PATTERNS, last_documents, load_pipeline, run_pipeline_async
+from haystack_adv_retrieval.pipelines import (
+    DEFAULT_PATTERN,
+    PATTERNS,
+    last_documents,
+    load_pipeline,
+    run_pipeline_async,
+)
 from haystack_adv_retrieval.serving.limits import (
     MAX_LENGTH,
     MAX_QUERY_LENGTH,
@@ -62,7 +68,7 @@ class Retrieval:
     async def retrieve(
         self,
         query: str,
-        pattern: str = "parent",
+        pattern: str = DEFAULT_PATTERN,
         filters: dict[str, Any] | None = None,
         top_k: int | None = None,
         max_length: int | None = None,

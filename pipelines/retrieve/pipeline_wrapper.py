@@ -2,6 +2,7 @@ from typing import Any
 
 from hayhooks import BasePipelineWrapper
 
+from haystack_adv_retrieval.pipelines import DEFAULT_PATTERN
 from haystack_adv_retrieval.serving.retrieval import Retrieval, plain
 
 
@@ -11,13 +12,13 @@ class PipelineWrapper(BasePipelineWrapper):
     def setup(self) -> None:
         """Load the default pattern and its model before the first request."""
         self.retrieval = Retrieval()
-        self.pipeline = self.retrieval.pipeline("parent")
+        self.pipeline = self.retrieval.pipeline(DEFAULT_PATTERN)
         self.pipeline.warm_up()
 
     async def run_api_async(
         self,
         query: str,
-        pattern: str = "parent",
+        pattern: str = DEFAULT_PATTERN,
         filters: dict[str, Any] | None = None,
         top_k: int | None = None,
         max_length: int | None = None,
@@ -26,8 +27,8 @@ class PipelineWrapper(BasePipelineWrapper):
         Find passages in the indexed documents that answer a question.
 
         :param query: The question, in words.
-        :param pattern: What comes back: parent (whole sections), window (sentences with their neighbours), merge
-            (sections where several hits meet), packed (the best evidence under a budget), summary (sections whose
+        :param pattern: What comes back: packed (the best evidence under a budget), parent (whole sections), window
+            (sentences with their neighbours), merge (sections where several hits meet), summary (sections whose
             summaries fit), self-query (constraints said in words become a filter), compressed (only the sentences that
             answer), reranked and full (ordered by a chat model).
         :param filters: A Haystack filter on metadata, such as {"field": "meta.year", "operator": "==", "value": 2024}.

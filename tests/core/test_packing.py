@@ -54,8 +54,8 @@ def test_a_leaf_brings_what_it_needs_as_far_as_it_fits():
 def test_what_was_taken_first_is_a_part_of_its_own():
     groups = [[4], [0], [5], [1], [2, 3]]
     assert parts(pool([10] * 6), groups, 120) == [[0, 4, 5], [1, 2, 3]]
-    assert parts(pool([10] * 6), groups, 80) == [[0, 1, 4, 5], [2, 3]]
-    assert parts(pool([10] * 6), groups, 50) == [[0, 1, 2, 3, 4, 5]]
+    assert parts(pool([10] * 6), groups, 80) == [[0, 4], [1, 5], [2, 3]]
+    assert parts(pool([10] * 6), groups, 39) == [[0, 1, 2, 3, 4, 5]]
     assert parts(pool([]), [], 80) == []
 
 
