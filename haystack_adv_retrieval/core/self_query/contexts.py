@@ -8,6 +8,8 @@ _TOPICS = [
     (r"M(?=s*[PN])", "M", "c"),
     (r"(?<=[PN])M", "M", "p"),
     (r"M", "M", "i"),
+    (r"B(?=[siu]*[VPN])", "B", "x"),  # "in any colour but red"
+    (r"B", "B", "w"),
     (r"m(?=s*N)", "m", "c"),
     (r"m", "m", "i"),
     (r"y(?!s*P)", "y", "s"),

@@ -90,7 +90,7 @@ _FORMS = [
         r"(?P<age>g)s*(?P<low>N)",
         r"(?P<order>[cyt])s*(?P<low>[PN])",
         r"f?s*(?P<low>[PN])s*(?P<order>p)",
-        r"f?s*(?P<low>[PN])",
+        r"(?P<from>f)?s*(?P<low>[PN])",
         r"(?P<value>V)",
     )
 ]
@@ -141,7 +141,10 @@ class _Reader:
         """Put a field and its values together, or raise ValueError if it is not clear which they are."""
         if "explicit" in said:
             field, order, text = said["explicit"].means
-            return field, Clause(field.name, order, text)
+            several = text.split(",") if field.values and "," in text else None
+            return field, Clause(
+                field.name, {"==": "in", "!=": "not in"}.get(order, order) if several else order, several or text
+            )
         if "value" in said:
             ((field, value),) = [(field, value) for field, value in said["value"].fields if named in (None, field)]
             return field, Clause(field.name, "==", value, CERTAINTY)
@@ -154,7 +157,8 @@ class _Reader:
             ends = zip((">=", "<="), values, strict=True)
             return field, Group("AND", tuple(Clause(field.name, order, value, CERTAINTY) for order, value in ends))
         field, (value,) = self._bound([said["low"]], named)
-        order = said["order"].means if "order" in said else "=="
+        order = ">=" if "from" in said and said["low"].kind == "N" else "=="
+        order = said["order"].means if "order" in said else order
         if order not in NEGATED:
             raise ValueError("it is no comparison")
         return field, Clause(field.name, order, value, CERTAINTY)
@@ -195,6 +199,8 @@ class _Reader:
 
     def _set_of(self, one: _Condition, other: _Condition) -> _Condition | None:
         gap = self.kinds[one.end : other.start]
+        if one.negated and not other.negated and not re.fullmatch(",|.*[ao].*", gap):  # "no memos, only contracts"
+            return None
         linked = re.search("[,ao]", gap) or self.words[other.end - 1].kind == "V"
         if not one.field or one.field is not other.field or not linked or not re.fullmatch("[shiu,ao]*", gap):
             return None
@@ -240,7 +246,8 @@ class _Reader:
         """Drop conditions next to a word that may change what they mean, and all in a question in another language."""
         kept = []
         foreign = "X" in self.kinds
-        for condition in self.conditions:
+        unclear = self._of_unclear_scope()
+        for condition in reversed(self.conditions):
             before = self.kinds[: condition.start].rstrip("shiuf")
             left = "n" if re.search("n[shi]*w$", before) else before[-1:]  # "not too difficult"
             lost = range(len(before.rstrip("?shiu")), len(before)) if left == "?" else ()
@@ -249,12 +256,33 @@ class _Reader:
             vague = left == "A" and self.words[condition.start].kind in "PN"
             last = self.words[condition.end - 1]
             singular = last.kind == "V" and not self.question[: last.end].endswith("s")
-            describes = singular and _LONE_NOUN.match(self.kinds, condition.end)
-            if foreign or vague or describes or (left and left in "onxcgy") or (right and right in "op"):
+            describes = singular and _LONE_NOUN.match(self._given_up_as_words(condition.end))
+            if (
+                foreign
+                or vague
+                or describes
+                or condition in unclear
+                or (left and left in "onxcgy")
+                or (right and right in "op")
+            ):
                 self._mark(condition.start, condition.end, "?")
             else:
                 kept.append(condition)
-        self.conditions = kept
+        self.conditions = kept[::-1]
+
+    def _given_up_as_words(self, start: int) -> str:
+        """Take the kinds from a word on, values that were given up as any other words."""
+        pairs = zip(self.kinds[start:], self.words[start:], strict=True)
+        return "".join("w" if kind == "?" and word.kind == "V" else kind for kind, word in pairs)
+
+    def _of_unclear_scope(self) -> list[_Condition]:
+        """Find conditions such as both of "except memos from 2029": which of all is left out is not clear."""
+        unclear = []
+        for one, other in pairwise(self.conditions):
+            excepts = any(word.means == "except" for word in self.words[one.start : one.end])
+            if one.negated and excepts and re.fullmatch("[shiuf]*", self.kinds[one.end : other.start]):
+                unclear += [one, other]
+        return unclear
 
     def search_text(self) -> str:
         kept = self.kinds

@@ -22,7 +22,7 @@ _CUES: list[tuple[str, str, str]] = [
     ("c", ">", "more than, over, above, greater than, higher than, exceeding, after, later than, longer than"),
     ("c", ">", "bigger than, larger than, heavier than, more expensive than, better than"),
     ("c", ">=", "at least, no less than, not less than, no fewer than, minimum of, since, starting in, starting from"),
-    ("c", ">=", "not before, no earlier than, not under, not below"),
+    ("c", ">=", "not before, no earlier than, not under, not below, as of, as from"),
     ("c", "<", "less than, fewer than, under, below, lower than, before, prior to, earlier than, smaller than"),
     ("c", "<", "shorter than, lighter than, cheaper than"),
     ("c", "<=", "at most, no more than, not more than, up to, maximum of, no longer than, not longer than, not after"),
@@ -50,10 +50,12 @@ _CUES: list[tuple[str, str, str]] = [
     (
         "n",
         "",
-        "not, no, non, except, except for, excluding, exclude, without, other than, but not, but no, rather than",
+        "not, non, but not, rather than, neither, nor, isn't, aren't, wasn't, weren't, never, doesn't, don't, didn't",
     ),
-    ("n", "", "apart from, neither, nor, isn't, aren't, wasn't, weren't, never, doesn't, don't, didn't, did not"),
-    ("n", "", "anything but, everything but, all but"),
+    ("n", "", "did not"),
+    ("n", "except", "no, but no, except, except for, excluding, exclude, without, other than, apart from"),
+    ("n", "except", "anything but, everything but, all but"),
+    ("B", "", "but"),
     ("o", "", "or"),
     ("a", "", "and"),
     # x: what makes a value vague; X: comparisons in other languages; A: what makes it a topic; O: either
@@ -167,7 +169,7 @@ class Vocabulary:
         self._phrases = _any_of(self._meanings)
         fields = _any_of(name for field in schema.fields for name in (field.name, *field.aliases)).pattern
         self._explicit = re.compile(
-            rf"(?P<field>{fields})(?:\s*(?P<order>==|!=|<=|>=|=|<|>)\s*|:)(?P<value>\"[^\"]+\"|[^\s,;:]+)",
+            rf"(?P<field>{fields})(?:\s*(?P<order>==|!=|<=|>=|=|<|>)\s*|:)(?P<value>\"[^\"]+\"|[^\s,;:]+(?:,[^\s,;:]+)*)",
             re.IGNORECASE,
         )
 
