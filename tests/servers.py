@@ -28,8 +28,8 @@ def running(command: Sequence[str], log: Path, cwd: Path | None = None, **enviro
     command = [*command, "--port", str(port)]
     with log.open("w") as output:
         process = subprocess.Popen(command, stdout=output, stderr=output, cwd=cwd, env=os.environ | environment)
-    try:
-        with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=120) as client:
+    with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=120) as client:
+        try:
             for _ in range(1200):
                 assert process.poll() is None, log.read_text()
                 try:
@@ -38,9 +38,9 @@ def running(command: Sequence[str], log: Path, cwd: Path | None = None, **enviro
                 except httpx.HTTPError:
                     time.sleep(0.1)
             yield client
-    finally:
-        process.send_signal(signal.SIGKILL)
-        process.wait()
+        finally:  # before the client is closed, as a request of another thread would not notice that
+            process.send_signal(signal.SIGKILL)
+            process.wait()
 
 
 def served(index: Path, log: Path, **environment: str) -> AbstractContextManager[httpx.Client]:
