@@ -18,9 +18,14 @@ import pytest
 import servers
 from haystack.core.serialization_security import allow_deserialization_module
 from haystack.document_stores.in_memory import InMemoryDocumentStore
+from hypothesis import HealthCheck, settings
 from scripted_chat_server import ChatServer
 
 allow_deserialization_module("haystack_adv_retrieval")
+
+# A machine that is busy with something else is no failure.
+settings.register_profile("patient", suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("patient")
 
 # Haystack's in-memory store waits for its thread when it is collected. Where the collector runs while a lock of
 # `threading` is held, that thread cannot end, and the wait has none either.

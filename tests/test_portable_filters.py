@@ -63,7 +63,7 @@ REPLIES = st.recursive(
 )
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(REPLIES)
 def test_any_reply_becomes_a_filter_that_every_store_reads_alike(store, reference, reply):
     tree, _ = repair(read_filter(reply), SCHEMA, TODAY)

@@ -301,7 +301,7 @@ PIECES = st.sampled_from([*SENTENCES, *BLOCKS, "\r\n\r\n", "\f", "   "])
 TEXTS = st.lists(PIECES, max_size=15).map("".join)
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=120)
 @given(
     st.lists(TEXTS, max_size=3),
     st.integers(1, 200),

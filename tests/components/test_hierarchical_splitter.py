@@ -76,7 +76,7 @@ def check(text, result, block_sizes, overlap=0):
 # The contract
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(texts(longest=12), st.data())
 def test_the_contract_holds_for_any_text_and_settings(text, data):
     sizes = data.draw(st.sampled_from([[1], [5, 2], [300, 40, 8], [900, 150]]))

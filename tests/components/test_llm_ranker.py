@@ -507,7 +507,7 @@ REPLY = st.one_of(
 )
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(
     strategy=st.sampled_from(STRATEGIES),
     count=st.integers(0, 12),

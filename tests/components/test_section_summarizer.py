@@ -120,7 +120,7 @@ def test_without_sections_there_is_nothing_to_summarise(parents: list[Document],
 
 
 @given(trees())
-@settings(deadline=None, max_examples=25)
+@settings(max_examples=25)
 def test_every_section_gets_one_summary_at_its_own_place(made: Tree) -> None:
     before = copy.deepcopy(made)
     for level in {parent.meta[chunks.LEVEL] for parent in made.parents}:

@@ -343,7 +343,7 @@ def asking_builder(chat_server):
     return SelfQueryFilterBuilder(FIELDS, chat_server.generator(), method="llm", base_filters=TENANT, cache_size=0)
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.text(max_size=200) | st.from_regex(r'\{"(filter|query|conditions)": .{0,60}\}?', fullmatch=True))
 def test_whatever_the_model_says_the_run_ends_with_the_base(chat_server, asking_builder, said):
     chat_server.script(said)

@@ -1,6 +1,6 @@
 import pytest
 import regex
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from texts import texts
 
@@ -20,7 +20,6 @@ def test_a_cluster_is_not_torn(cluster):
     assert inside == [position for position in range(len(text)) if position not in borders]
 
 
-@settings(deadline=None)
 @given(st.text(st.sampled_from(CHARACTERS), max_size=12) | texts(longest=6), st.data())
 def test_boundaries_are_those_of_unicode(text, data):
     starts = [match.start() for match in regex.finditer(r"\X", text)]

@@ -2,7 +2,7 @@ from itertools import pairwise
 
 import pytest
 import regex
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from texts import handbook_texts, texts
 
@@ -57,7 +57,6 @@ sizes = st.lists(st.sampled_from([1, 2, 3, 5, 8, 13, 40, 100, 300]), min_size=1,
 )
 
 
-@settings(deadline=None)
 @given(texts(), sizes, st.data())
 def test_every_level_tiles_any_text_within_its_size(text, sizes, data):
     unit = data.draw(st.sampled_from(["word", "character"]))

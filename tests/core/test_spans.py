@@ -1,6 +1,6 @@
 import itertools
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from haystack_adv_retrieval.core.spans import Span, clip, covered, merge, subtract
@@ -31,7 +31,6 @@ def test_a_span_inside_of_another_does_not_shorten_it():
     assert merge([Span(0, 9), Span(2, 4), Span(6, 7)]) == [Span(0, 9)]
 
 
-@settings(deadline=None)
 @given(span_lists)
 def test_merged_spans_hold_the_same_characters_and_do_not_touch(given):
     merged = merge(given)
@@ -39,7 +38,6 @@ def test_merged_spans_hold_the_same_characters_and_do_not_touch(given):
     assert all(one.end < other.start for one, other in itertools.pairwise(merged))
 
 
-@settings(deadline=None)
 @given(span_lists, spans)
 def test_clipped_and_subtracted_spans_share_the_characters_of_the_whole(given, whole):
     inside = characters(given) & characters([whole])

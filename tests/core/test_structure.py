@@ -1,7 +1,7 @@
 from itertools import pairwise
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from texts import handbook_texts, texts
 
@@ -22,13 +22,11 @@ def check(text, structure):
     return blocks
 
 
-@settings(deadline=None)
 @given(texts(), st.sampled_from(["auto", "markdown", "plain"]))
 def test_blocks_tile_any_text(text, structure):
     check(text, structure)
 
 
-@settings(deadline=None)
 @given(st.text("#`~|->=.1 \n\r\tab", max_size=60))
 def test_blocks_tile_whatever_looks_like_markdown(text):
     check(text, "markdown")

@@ -140,7 +140,7 @@ def check(text):
     assert not text[position:].strip()
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(TEXT | st.text(max_size=80))
 def test_units_hold_every_character_that_is_not_white_space_and_need_earlier_ones_only(text):
     check(text)

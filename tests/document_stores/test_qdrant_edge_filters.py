@@ -92,7 +92,7 @@ def edge(tmp_path_factory):
     store.close()
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(metas, max_size=6), st.lists(filters, min_size=5, max_size=10))
 def test_any_filter_finds_the_same_documents_as_in_memory(edge, rows, asked):
     documents = [Document(id=f"id {n}", content=f"text {n}", meta=meta) for n, meta in enumerate(rows)]

@@ -93,7 +93,7 @@ EDITS = st.lists(
 
 
 @given(EDITS)
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 def test_an_index_that_was_updated_is_as_one_made_afresh(versions):
     updated, fresh = InMemoryDocumentStore(shared=False), InMemoryDocumentStore(shared=False)
     for version in versions:
