@@ -54,8 +54,8 @@ PACKAGES = (
 DEFAULT = "ours: packed"
 # Patterns that are given each budget in turn, as they would be in use; all others are cut there.
 BUDGETED = {
-    DEFAULT: ("packed", "packer.max_length"),
-    "ours: compressed": ("compressed", "compressor.max_length"),
+    "ours: packed, budget": ("packed", "packer.max_length"),
+    "ours: compressed, budget": ("compressed", "compressor.max_length"),
     "ours: sentence window 1, budget": ("sentence_window", "expander.max_length"),
 }
 # The index of the pipelines as they are, and two with the sizes of the peers' classic patterns.
@@ -67,7 +67,7 @@ INDEXES = {
 }
 # Index, pipeline and settings of the others.
 OURS = {
-    "ours: packed, 8000 cut": (SENTENCES, "packed", {"packer.max_length": 8000}),
+    DEFAULT: (SENTENCES, "packed", {"packer.max_length": 8000}),
     "ours: sentence window 1": (SENTENCES, "sentence_window", {"expander.top_k": 60}),
     "ours: parent of 400 words": (SENTENCES, "parent", {"expander.top_k": 20}),
     "ours: parent 400/2000": (CHARACTERS, "parent", {"expander.top_k": 20}),

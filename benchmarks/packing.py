@@ -5,7 +5,8 @@ Chroma's chunking evaluation (long texts, evidence of a sentence or two; also se
 sets of Anthropic's cookbook: documentation (the evidence is whole sections) and code (it is chunks of a file).
 The patterns search one index of sentences. Recall is the share of gold characters in the context. All contexts are cut
 at the budget; a packed one is made once, for 8,000 characters, and the other patterns return all of their hits. The
-settings were chosen on two of the three labelled texts of the first set, and confirmed on the third and on other data.
+scales and the weight of words were chosen on two of the three labelled texts of the first set and confirmed on the
+third; the other settings were chosen with all data in view. They are the same for all.
 
     pip install -e ".[offline]" -r benchmarks/requirements.txt
     python benchmarks/packing.py FOLDER --output benchmarks/results/packing.txt
