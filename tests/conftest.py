@@ -24,7 +24,7 @@ from scripted_chat_server import ChatServer
 allow_deserialization_module("haystack_adv_retrieval")
 
 # A machine that is busy with something else is no failure.
-settings.register_profile("patient", suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("patient")
 
 # Haystack's in-memory store waits for its thread when it is collected. Where the collector runs while a lock of
