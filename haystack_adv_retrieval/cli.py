@@ -12,8 +12,18 @@ from typing import Annotated, Any
 import typer
 import yaml
 from haystack import Document
+from haystack.core.errors import (
+    ComponentDeserializationError,
+    ComponentError,
+    DeserializationError,
+    PipelineError,
+    PipelineRuntimeError,
+)
+from haystack.document_stores.errors import DocumentStoreError
+from haystack.errors import FilterError
 from huggingface_hub.utils.tqdm import disable_progress_bars
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, Task, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
@@ -30,6 +40,10 @@ from haystack_adv_retrieval.pipelines import DEFAULT_PATTERN, PATTERNS, load_pip
 app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False, help=__doc__)
 console = Console(highlight=False)
 
+# Haystack's errors about the component in which something else happened.
+_AROUND = (ComponentDeserializationError, ComponentError, DeserializationError, PipelineError, PipelineRuntimeError)
+# What a wrong option or file ends in, inside a pipeline too.
+_ERRORS_OF_USE = (ValueError, FileNotFoundError, RuntimeError, DocumentStoreError, FilterError, *_AROUND)
 # Rich drops these characters; what stands for them keeps every position.
 _CONTROLS = {7: " ", 8: " ", 11: " ", 12: "\n", 13: " "}
 
@@ -179,6 +193,8 @@ def query(
     as_json: AsJson = False,
 ) -> None:
     """Ask the index, and show what was found and what is handed over instead."""
+    if not question.strip():
+        raise ValueError("question must not be empty")
     store = _store(index)
     pipeline = load_pipeline(pattern, index=index, overrides=_settings(settings))
     wanted = _json("--filter", filters) if filters else None
@@ -208,8 +224,8 @@ def query(
 
 
 def _store(folder: Path) -> QdrantEdgeDocumentStore:
-    """Open an index that exists; a mistyped folder should not become an empty index."""
-    if not folder.is_dir():
+    """Open an index that exists; another folder should not become an empty index."""
+    if not (folder / "shard").is_dir():
         raise FileNotFoundError(f"There is no index in {folder}. Make one with: adv-retrieval index PATH --to {folder}")
     return QdrantEdgeDocumentStore(str(folder))
 
@@ -328,8 +344,11 @@ def main() -> None:
     disable_progress_bars()  # of models that are loaded; the commands show their own
     try:
         app()
-    except (ValueError, FileNotFoundError, RuntimeError) as error:
-        console.print(f"[red]Error:[/red] {error}", highlight=False)
+    except _ERRORS_OF_USE as error:
+        reason: BaseException = error
+        while isinstance(reason, _AROUND) and reason.__cause__:
+            reason = reason.__cause__
+        console.print(f"[red]Error:[/red] {escape(str(reason))}", highlight=False)
         sys.exit(2)
 
 

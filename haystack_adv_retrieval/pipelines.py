@@ -47,7 +47,8 @@ def pipeline_path(name: str | Path) -> Path:
     folder = pipelines_folder()
     if (known := folder / f"{PATTERNS.get(str(name), name)}.yml").is_file():
         return known
-    names = ", ".join(sorted(file.stem for file in folder.glob("*.yml")))
+    others = {file.stem for file in folder.glob("*.yml")} - {*PATTERNS.values()}
+    names = ", ".join([*PATTERNS, *sorted(others)])
     raise FileNotFoundError(f"There is no pipeline {str(name)!r}. Give the path of a YAML file, or one of: {names}")
 
 

@@ -129,9 +129,20 @@ def test_self_querying_tells_when_a_filter_had_to_be_relaxed(handbook_index: Pat
     ("arguments", "message"),
     [
         (["query", "x", "--from", "nowhere"], "There is no index in nowhere"),
-        (["query", "x", "--from", ".", "--pattern", "parents"], "There is no pipeline 'parents'"),
-        (["query", "x", "--from", ".", "--filter", "{"], "--filter must be JSON"),
-        (["query", "x", "--from", ".", "--set", "top_k"], "component.parameter=value"),
+        (["status", "--from", "."], "There is no index in ."),
+        (["query", " ", "--from", "INDEX"], "question must not be empty"),
+        (["query", "x", "--from", "INDEX", "--pattern", "parents"], "There is no pipeline 'parents'"),
+        (["query", "x", "--from", "INDEX", "--filter", "{"], "--filter must be JSON"),
+        (
+            ["query", "x", "--from", "INDEX", "--filter", '{"field": "meta.a", "operator": "~", "value": 1}'],
+            "operator '~'",
+        ),
+        (["query", "x", "--from", "INDEX", "--set", "top_k"], "component.parameter=value"),
+        (["query", "x", "--from", "INDEX", "--set", "packer.nope=1"], "unexpected keyword argument 'nope'"),
+        (
+            ["index", ".", "--to", "new", "--set", "splitter.block_sizes=[6,60]"],
+            "block_sizes must go from coarse to fine",
+        ),
     ],
 )
 def test_a_mistake_is_one_line(
@@ -139,11 +150,13 @@ def test_a_mistake_is_one_line(
     message: str,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
+    handbook_index: Path,
     tmp_path: Path,
 ):
     from haystack_adv_retrieval import cli
 
     monkeypatch.chdir(tmp_path)
+    arguments = [str(handbook_index) if argument == "INDEX" else argument for argument in arguments]
     monkeypatch.setattr("sys.argv", ["adv-retrieval", *arguments])
     with pytest.raises(SystemExit) as stop:
         cli.main()

@@ -97,7 +97,10 @@ class FileReader:
         stream = source if isinstance(source, ByteStream) else ByteStream(data=self._allowed(source).read_bytes())
         make_converter = SUFFIXES[suffix]
         if make_converter is None:
-            return stream.data.decode(self.encoding)
+            try:
+                return stream.data.decode(self.encoding)
+            except UnicodeDecodeError as error:
+                raise ValueError(f"the file is not text in the encoding {self.encoding!r}") from error
         documents = make_converter().run(sources=[stream])["documents"] if stream.data else []
         if not documents:
             raise ValueError(f"no text could be read from this {suffix} file")
