@@ -107,7 +107,7 @@ def test_the_embedding_model_reaches_every_embedder_wherever_it_is(tmp_path: Pat
 
 
 def test_a_pipeline_that_does_not_exist_is_named_with_those_that_do():
-    with pytest.raises(FileNotFoundError, match=r"no pipeline 'parents'.*sentence_window"):
+    with pytest.raises(FileNotFoundError, match=r"no pipeline 'parents'.*parent, window.*search_everything"):
         load_pipeline("parents")
 
 
