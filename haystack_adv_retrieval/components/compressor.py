@@ -16,7 +16,7 @@ from haystack_adv_retrieval.compression.model import SELECT_PROMPT, SUMMARY_PROM
 from haystack_adv_retrieval.compression.sentence_scores import ask_ranker, embed, read_vectors, weigh
 from haystack_adv_retrieval.compression.texts import Job, Text
 from haystack_adv_retrieval.context.budgets import LengthUnit, length_of
-from haystack_adv_retrieval.context.results import check_at_least, check_choice
+from haystack_adv_retrieval.context.results import check_at_least, check_choice, check_scoring
 from haystack_adv_retrieval.core.units import find_units
 from haystack_adv_retrieval.llm.asking import helper_model, prepare, release
 from haystack_adv_retrieval.llm.prompts import Prompt
@@ -132,11 +132,7 @@ class Compressor:
         check_at_least(0, context_sentences=context_sentences, min_length=min_length)
         if timeout is not None and not timeout > 0:
             raise ValueError(f"timeout must be positive, got {timeout}")
-        if any(isinstance(radius, bool) or not isinstance(radius, int) or radius < 1 for radius in scales):
-            raise ValueError(f"scales must be positive whole numbers, got {scales!r}")
-        for name, weight in (("lexical_weight", lexical_weight), ("section_weight", section_weight)):
-            if weight < 0:
-                raise ValueError(f"{name} must be at least 0, got {weight!r}")
+        check_scoring(scales, lexical_weight=lexical_weight, section_weight=section_weight)
         if method == "index" and document_store is None:
             raise ValueError("document_store is needed by the method 'index', got None")
         if method == "reranker" and ranker is None:

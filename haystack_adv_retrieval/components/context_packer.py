@@ -15,6 +15,7 @@ from haystack_adv_retrieval.context.results import (
     by_score,
     check_at_least,
     check_choice,
+    check_scoring,
     focus_of,
     hit_spans,
     report_problems,
@@ -119,16 +120,13 @@ class ContextPacker:
         check_choice("length_unit", length_unit, LengthUnit)
         check_choice("respect", respect, Respect)
         check_choice("order", order, Order)
-        if any(isinstance(radius, bool) or not isinstance(radius, int) or radius < 1 for radius in scales):
-            raise ValueError(f"scales must be positive whole numbers, got {scales!r}")
-        for name, weight in (
-            ("lexical_weight", lexical_weight),
-            ("rank_weight", rank_weight),
-            ("section_weight", section_weight),
-            ("adjacency_bonus", adjacency_bonus),
-        ):
-            if weight < 0:
-                raise ValueError(f"{name} must be at least 0, got {weight!r}")
+        check_scoring(
+            scales,
+            lexical_weight=lexical_weight,
+            rank_weight=rank_weight,
+            section_weight=section_weight,
+            adjacency_bonus=adjacency_bonus,
+        )
         if not 0 <= floor <= 1:
             raise ValueError(f"floor must be in [0, 1], got {floor!r}")
         self.document_store = document_store

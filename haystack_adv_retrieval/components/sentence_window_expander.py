@@ -6,6 +6,7 @@ from haystack.document_stores.types import DocumentStore
 from haystack_adv_retrieval.calls import Call, Steps, drive, drive_async
 from haystack_adv_retrieval.context.budgets import LengthUnit
 from haystack_adv_retrieval.context.foreign import PlaceKeys, adopt, fuse_adopted
+from haystack_adv_retrieval.context.leaf_pool import source_of
 from haystack_adv_retrieval.context.results import (
     Passage,
     best_of_each,
@@ -189,7 +190,7 @@ class SentenceWindowExpander:
         for hit in hits:
             place = self._keys.place_of(hit) if hit.content else None
             if chunks.is_slice(hit.meta, hit.content) and hit.content and not is_summary(hit.meta):
-                own.setdefault(_source_of(hit), Source()).hits.append(hit)
+                own.setdefault(source_of(hit), Source()).hits.append(hit)
             elif place and place.ordinal not in foreign.setdefault(place.source, Source()).leaves:
                 foreign[place.source].hits.append(hit)
                 foreign[place.source].leaves[place.ordinal] = hit
@@ -209,7 +210,7 @@ class SentenceWindowExpander:
         found = yield from read_by_ids(self.document_store, unknown, embeddings=False)
         for leaf in (*known.values(), *found.values()):
             if leaf.meta.get(chunks.LEVEL) == leaf.meta[chunks.LEAF_LEVEL]:
-                sources[_source_of(leaf)].leaves[leaf.meta[chunks.SPLIT_ID]] = leaf
+                sources[source_of(leaf)].leaves[leaf.meta[chunks.SPLIT_ID]] = leaf
 
     def _read_foreign(self, sources: dict[str | int, Source], size: int) -> Steps[set[str]]:
         """Read hits made elsewhere and their neighbours, with one filter, and tell which chunks there are."""
@@ -238,7 +239,3 @@ class SentenceWindowExpander:
 def _source_of_adopted(leaves: dict[int, Document], hits: Iterable[Document]) -> Source:
     retrieved = {hit.id for hit in hits}
     return Source([leaf for leaf in leaves.values() if leaf.id in retrieved], leaves)
-
-
-def _source_of(chunk: Document) -> Hashable:
-    return chunk.meta[chunks.SOURCE_ID], chunk.meta[chunks.SOURCE_VERSION]

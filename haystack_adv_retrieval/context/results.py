@@ -61,6 +61,21 @@ def check_at_least(minimum: int, **parameters: int | None) -> None:
             raise ValueError(f"{name} must be a whole number of at least {minimum}, got {value!r}")
 
 
+def check_scoring(scales: Sequence[int], **weights: float) -> None:
+    """
+    Refuse what evidence cannot be scored with.
+
+    :param scales: Radii of the surroundings.
+    :param weights: Weights by the names of their parameters.
+    :raises ValueError: If a radius is no positive whole number, or a weight is negative.
+    """
+    if any(isinstance(radius, bool) or not isinstance(radius, int) or radius < 1 for radius in scales):
+        raise ValueError(f"scales must be positive whole numbers, got {scales!r}")
+    for name, weight in weights.items():
+        if weight < 0:
+            raise ValueError(f"{name} must be at least 0, got {weight!r}")
+
+
 def aggregate(scores: Iterable[float | None], how: ScoreAggregation = "max") -> float | None:
     """
     Combine the scores of the hits behind a result.
