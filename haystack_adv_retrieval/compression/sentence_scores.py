@@ -1,7 +1,7 @@
 """How well each sentence of several texts answers a question: by the index, by embeddings or by a ranker."""
 
 import inspect
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,7 @@ from haystack.document_stores.types import DocumentStore
 from haystack_adv_retrieval.calls import Steps
 from haystack_adv_retrieval.compression.texts import Text
 from haystack_adv_retrieval.core import chunks
-from haystack_adv_retrieval.core.evidence import Pool, score, unit
+from haystack_adv_retrieval.core.evidence import Pool, numbered, score, unit
 from haystack_adv_retrieval.nested import Nested
 from haystack_adv_retrieval.stores import read_by_ids
 
@@ -78,16 +78,15 @@ def weigh(texts: Sequence[Text], query: str, query_vector: np.ndarray | None, **
         for text in texts:
             text.relevance = text.vectors @ unit(query_vector[None, :])[0]
     ordered = sorted(texts, key=lambda text: (text.source, text.start))
-    sources, sections = _Numbers(), _Numbers()
     ordinals: list[int] = []
     for before, text in zip([None, *ordered], ordered, strict=False):
         touches = before and (before.source, before.start + len(before.content)) == (text.source, text.start)
         first = ordinals[-1] + (1 if touches else 2) if ordinals else 0
         ordinals += range(first, first + len(text.units))
     pool = Pool(
-        sources=np.array([sources[text.source] for text in ordered for _ in text.units]),
+        sources=numbered(text.source for text in ordered for _ in text.units),
         ordinals=np.array(ordinals),
-        sections=np.array([sections[text.source, section] for text in ordered for section in text.sections]),
+        sections=numbered((text.source, section) for text in ordered for section in text.sections),
         lengths=np.zeros(len(ordinals)),
         texts=[sentence for text in ordered for sentence in text.sentences],
         vectors=None if query_vector is None else np.concatenate([text.vectors for text in ordered]),
@@ -98,13 +97,6 @@ def weigh(texts: Sequence[Text], query: str, query_vector: np.ndarray | None, **
         labels = np.array([unit.is_label for unit in text.units])
         answers = ~labels | labels.all()
         text.scores, text.relevance = (np.where(answers, values, -np.inf) for values in (own, text.relevance))
-
-
-class _Numbers(dict[Hashable, int]):
-    """Numbers for keys, in order of first use."""
-
-    def __missing__(self, key: Hashable) -> int:
-        return self.setdefault(key, len(self))
 
 
 def _sentences(texts: Sequence[Text]) -> list[Document]:

@@ -8,7 +8,7 @@ from haystack import Document
 
 from haystack_adv_retrieval.context.budgets import LengthUnit, length_of
 from haystack_adv_retrieval.core import chunks
-from haystack_adv_retrieval.core.evidence import Pool
+from haystack_adv_retrieval.core.evidence import Pool, numbered
 
 
 def has_leaves(hit: Document) -> bool:
@@ -63,7 +63,7 @@ def pool_of(leaves: Sequence[Document], hits: Sequence[Document], length_unit: L
     """
     texts = [leaf.content or "" for leaf in leaves]
     numbers: dict[Hashable, int] = {}
-    sources = _numbered([source_of(leaf) for leaf in leaves], numbers)
+    sources = numbered([source_of(leaf) for leaf in leaves], numbers)
     ordinals = np.array([leaf.meta[chunks.SPLIT_ID] for leaf in leaves], dtype=int)
     ranks = np.zeros(len(leaves))
     for rank, hit in enumerate(hits):
@@ -74,13 +74,9 @@ def pool_of(leaves: Sequence[Document], hits: Sequence[Document], length_unit: L
     return Pool(
         sources=sources,
         ordinals=ordinals,
-        sections=_numbered([(*source_of(leaf), leaf.meta.get(chunks.HEADINGS)) for leaf in leaves], {}),
+        sections=numbered([(*source_of(leaf), leaf.meta.get(chunks.HEADINGS)) for leaf in leaves]),
         lengths=np.array([length_of(text, length_unit) for text in texts], dtype=int),
         texts=texts,
         vectors=np.array([leaf.embedding for leaf in leaves]) if len(dimensions) == 1 and dimensions != {0} else None,
         ranks=ranks,
     )
-
-
-def _numbered(keys: Iterable[Hashable], numbers: dict[Hashable, int]) -> np.ndarray:
-    return np.array([numbers.setdefault(key, len(numbers)) for key in keys], dtype=int)

@@ -7,7 +7,7 @@ section. All is computed over a pool of a few hundred leaves: no model, no corpu
 
 import itertools
 import re
-from collections.abc import Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -184,6 +184,18 @@ def words_of(text: str) -> list[str]:
             parts = _JOINT.split(name)
             words += [part.casefold() for part in parts if part and len(parts) > 1]
     return words
+
+
+def numbered(keys: Iterable[Hashable], numbers: dict[Hashable, int] | None = None) -> np.ndarray:
+    """
+    Number keys in order of first use, as a pool needs its sources and sections.
+
+    :param keys: The keys.
+    :param numbers: Filled with the number of each key.
+    :returns: The number of each key, from 0.
+    """
+    numbers = {} if numbers is None else numbers
+    return np.array([numbers.setdefault(key, len(numbers)) for key in keys], dtype=int)
 
 
 def unit(vectors: np.ndarray) -> np.ndarray:
