@@ -34,7 +34,7 @@ NO_KEY = (
     "vLLM) set OPENAI_BASE_URL, such as http://localhost:8080/v1, ADV_RETRIEVAL_CHAT_MODEL to the name of its model, "
     "and OPENAI_API_KEY to any text. Or give the component a chat_generator."
 )
-# How a generator is told which JSON to reply with, by class name: subclasses for other providers are met too.
+# How OpenAI's generators are told which JSON to reply with, by class name: subclasses for other providers are met too.
 _STRUCTURED_OUTPUT: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
     "OpenAIChatGenerator": lambda schema: {"response_format": {"type": "json_schema", "json_schema": schema}},
     "OpenAIResponsesChatGenerator": lambda schema: {"text": {"format": {"type": "json_schema", **schema}}},
@@ -96,7 +96,8 @@ class Limited:
     """
     A chat generator with a time limit that holds even if it never returns, traced as Haystack traces nested generators.
 
-    A sync call that is given up goes on in its daemon thread, since nothing can stop a thread.
+    A sync call that is given up goes on in its daemon thread, since nothing can stop a thread. OpenAI's client is told
+    to hang up, so that a local server does not go on writing what nobody waits for.
     """
 
     generator: Any
@@ -104,6 +105,10 @@ class Limited:
 
     def run(self, **kwargs: Any) -> Any:
         """Call the generator in a thread."""
+        limit = getattr(self.generator, "timeout", None)
+        if limit and self.seconds < limit and type(self.generator).__name__ in _STRUCTURED_OUTPUT:
+            options = kwargs.get("generation_kwargs", {}) | {"timeout": self.seconds + 1}  # the limit here is the first
+            kwargs = kwargs | {"generation_kwargs": options}
         with _traced(self.generator, kwargs) as span:
             call = _in_thread(partial(self.generator.run, **kwargs))
             try:
@@ -210,7 +215,7 @@ def _in_thread(function: Callable[[], T]) -> "Future[T]":
         except BaseException as error:
             future.set_exception(error)
 
-    threading.Thread(target=work, daemon=True).start()
+    threading.Thread(target=work, name="chat model call", daemon=True).start()
     return future
 
 

@@ -334,6 +334,15 @@ def test_a_call_that_was_given_up_keeps_no_thread_alive(chat_server: ChatServer)
     assert all(thread.daemon for thread in set(threading.enumerate()) - before)
 
 
+def test_a_call_that_was_given_up_hangs_up(chat_server: ChatServer) -> None:
+    chat_server.script(Answer("late", delay=60))
+    drive(ask(chat_server.generator(timeout=600), "q", timeout=0.1))
+    calls = [thread for thread in threading.enumerate() if thread.name == "chat model call"]
+    assert len(calls) == 1
+    calls[0].join(5)
+    assert not calls[0].is_alive()
+
+
 def test_the_default_generator_talks_chat_completions(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("ADV_RETRIEVAL_CHAT_MODEL", raising=False)
     assert isinstance(helper_model(), OpenAIChatGenerator)
