@@ -5,8 +5,8 @@ Chroma's chunking evaluation (long texts, evidence of a sentence or two; also se
 sets of Anthropic's cookbook: documentation (the evidence is whole sections) and code (it is chunks of a file).
 The patterns search one index of sentences. Recall is the share of gold characters in the context. All contexts are cut
 at the budget; a packed one is made once, for 8,000 characters, and the other patterns return all of their hits. The
-scales and the weight of words were chosen on two of the three labelled texts of the first set and confirmed on the
-third; the other settings were chosen with all data in view. They are the same for all.
+reach, the scales and the weight of words were chosen on two of the three labelled texts of the first set and confirmed
+on the third; the other settings were chosen with all data in view. They are the same for all.
 
     pip install -e ".[offline]" -r benchmarks/requirements.txt
     python benchmarks/packing.py FOLDER --output benchmarks/results/packing.txt
@@ -63,7 +63,7 @@ OTHERS = {  # enough results to fill the largest budget
     "parent": ("parent", {"retriever.top_k": 60, "expander.top_k": 20}),
     "merge": ("auto_merging", {"retriever.top_k": 60, "merger.top_k": 60}),
 }
-SCALES, BONUS, FLOOR = (2, 6, 20), 0.01, 0.5  # the defaults
+FLOOR = 0.5  # the default
 ABLATIONS: dict[str, dict[str, Any]] = {
     "all of it": {},
     "leaves alone": {"scales": ()},
@@ -72,13 +72,15 @@ ABLATIONS: dict[str, dict[str, Any]] = {
     "without words": {"lexical_weight": 0},
     "without vectors": {"vectors": False},
     "without sections": {"section_weight": 0},
-    "without adjacency bonus": {"adjacency_bonus": 0},
+    "with an adjacency bonus of .05": {"adjacency_bonus": 0.05},
     "not ordered by parts": {"in_parts": False},
 }
 FLOORS = (0, 0.5, 0.6, 0.7, 0.8)
-CHOICES = [
-    {"scales": scales, "lexical_weight": lexical}
-    for scales, lexical in (((2, 6, 20), 1), ((2, 6, 20), 0.7), ((2, 6), 1), ((1, 3, 9), 1), ((4, 20), 1))
+CHOICES = [  # reach, scales, weight of words
+    (12, (2, 6, 20), 0.8),
+    *((reach, (2, 6, 20), 0.8) for reach in (4, 8, 16)),
+    *((12, scales, 0.8) for scales in ((2, 6), (1, 3, 9), (4, 20))),
+    *((12, (2, 6, 20), weight) for weight in (0.6, 1.0)),
 ]
 CHOSEN_ON, CONFIRMED_ON = ("finance", "wikitexts"), "chatlogs"
 SIZES = (12_000, 1_000_000)
@@ -149,8 +151,11 @@ def quality(name: str, folder: Path, cache: Path, plot: Path | None) -> Iterator
     yield from compared(ours, recalls)
     if plot and name == "evaluation":
         draw(plot, recalls | {"packed": ours})
-    pools = [given(pipeline, question, outputs[question.text]) for question in questions]
-    yield from parts(pools)
+
+    def pools(reach: int) -> list[Given]:
+        return [given(pipeline, question, outputs[question.text], reach) for question in questions]
+
+    yield from parts(pools(pipeline.get_component("packer").reach))
     if name == "evaluation":
         yield from choices(pools)
 
@@ -174,10 +179,10 @@ def compared(ours: np.ndarray, others: Mapping[str, np.ndarray]) -> Iterator[str
     yield ""
 
 
-def given(pipeline: Any, question: Question, outputs: dict[str, Any]) -> Given:
+def given(pipeline: Any, question: Question, outputs: dict[str, Any], reach: int) -> Given:
     packer = pipeline.get_component("packer")
     hits = outputs["retriever"]["documents"]
-    leaves = packer.document_store.get_documents_by_id(ids_around(hits, packer.reach, packer.pool_size))
+    leaves = packer.document_store.get_documents_by_id(ids_around(hits, reach, packer.pool_size))
     leaves.sort(key=lambda leaf: (source_of(leaf), leaf.meta[chunks.SPLIT_ID]))
     vector = np.array(outputs["embedder"]["embedding"])
     return Given(question, vector, leaves, pool_of(leaves, hits, "character"))
@@ -188,7 +193,7 @@ def packed(
     max_length: int = LARGEST,
     *,
     vectors: bool = True,
-    adjacency_bonus: float = BONUS,
+    adjacency_bonus: float = 0.0,
     floor: float = FLOOR,
     in_parts: bool = True,
     **settings: Any,
@@ -219,16 +224,20 @@ def parts(pools: Sequence[Given]) -> Iterator[str]:
     yield ""
 
 
-def choices(pools: Sequence[Given]) -> Iterator[str]:
+def choices(pools: Callable[[int], list[Given]]) -> Iterator[str]:
     yield f"settings by mean recall on {' and '.join(CHOSEN_ON)}, and what they give on {CONFIRMED_ON}"
-    by_question = {one.question.text: one for one in pools}
-    confirm = np.array([one.question.group == CONFIRMED_ON for one in pools])
+    made = {reach: pools(reach) for reach in {reach for reach, *_ in CHOICES}}
     tried = []
-    for settings in CHOICES:
-        recalls = measured([one.question for one in pools], lambda q, s=settings: packed(by_question[q.text], **s))
-        tried.append((recalls[~confirm].mean(), recalls[confirm].mean(), settings))
-    for place, (chosen, confirmed, settings) in enumerate(sorted(tried, key=lambda one: -one[0]), start=1):
-        yield f"{place:4}. {chosen:.4f}  {confirmed:.4f}  {settings}"
+    for reach, scales, weight in CHOICES:
+        by_question = {one.question.text: one for one in made[reach]}
+        confirm = np.array([one.question.group == CONFIRMED_ON for one in made[reach]])
+        settings = {"scales": scales, "lexical_weight": weight}
+        recalls = measured(
+            [one.question for one in made[reach]], lambda q, p=by_question, s=settings: packed(p[q.text], **s)
+        )
+        tried.append((recalls[~confirm].mean(), recalls[confirm].mean(), f"reach {reach}, {scales}, words {weight}"))
+    for place, (chosen, confirmed, label) in enumerate(sorted(tried, key=lambda one: -one[0]), start=1):
+        yield f"{place:4}. {chosen:.4f}  {confirmed:.4f}  {label}"
     yield ""
 
 

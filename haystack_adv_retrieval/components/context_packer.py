@@ -71,13 +71,13 @@ class ContextPacker:
         max_length: int = 4000,
         *,
         length_unit: LengthUnit = "character",
-        reach: int = 8,
-        pool_size: int = 500,
+        reach: int = 12,
+        pool_size: int = 400,
         scales: Sequence[int] = (2, 6, 20),
-        lexical_weight: float = 1.0,
+        lexical_weight: float = 0.8,
         rank_weight: float = 0.0,
         section_weight: float = 3.0,
-        adjacency_bonus: float = 0.01,
+        adjacency_bonus: float = 0.0,
         floor: float = 0.5,
         respect: Respect = "leaf",
         language: str = "en",
@@ -92,12 +92,13 @@ class ContextPacker:
         :param max_length: The budget over all results together. It is never exceeded; a first leaf that is longer by
             itself is cut to whole sentences.
         :param length_unit: Unit of the budget: `"character"`, `"word"` or `"token"`.
-        :param reach: How many leaves on each side of a hit can be chosen.
+        :param reach: How many leaves on each side of the first hit can be chosen. Later hits bring fewer, the last one
+            one on each side.
         :param pool_size: How many leaves are looked at, at most: those around the first hits, until there are so many.
         :param scales: Radii, in leaves, of the surroundings that a leaf is judged with.
         :param lexical_weight: Weight of a leaf's words; its vector weighs 1.
         :param rank_weight: Weight of the order of the hits. With 0, right after a search, they are judged anew; above 0
-            the order of a ranker is trusted. Where there are no vectors it is at least 0.5.
+            the order of a ranker is trusted. Where there are no vectors it is at least 0.4.
         :param section_weight: Weight of the best leaf under the same headings of the same source. The more, the more
             whole sections are chosen.
         :param adjacency_bonus: What the neighbour of a taken leaf gains; scores reach from 0 to 1.
@@ -280,7 +281,7 @@ class ContextPacker:
         span = Span(pieces[0].meta[chunks.START], pieces[-1].meta[chunks.END])
         best = max(run, key=lambda index: scores[index])
         document = fuse(pieces, span, leaves[best])
-        near = [hit for hit in hits if source_of(hit) == source_of(document) and self._reaches(hit, document)]
+        near = [hit for hit in hits if self._reaches(hit, document)]
         inside = [hit for hit in near if (own := extent_of(hit.meta)) and own.overlaps(span)]
         meta = copy.deepcopy(document.meta) | {
             chunks.MATCHED_SPANS: hit_spans(inside or [replace(leaves[best], score=float(scores[best]))]),
@@ -290,7 +291,8 @@ class ContextPacker:
 
     def _reaches(self, hit: Document, document: Document) -> bool:
         start, end = hit.meta[chunks.LEAF_START] - self.reach, hit.meta[chunks.LEAF_END] + self.reach
-        return bool(start < document.meta[chunks.LEAF_END] and document.meta[chunks.LEAF_START] < end)
+        touches = start < document.meta[chunks.LEAF_END] and document.meta[chunks.LEAF_START] < end
+        return touches and source_of(hit) == source_of(document)
 
 
 def _as_read(documents: list[Document]) -> list[Document]:

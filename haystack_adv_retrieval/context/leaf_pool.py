@@ -1,6 +1,6 @@
 """The leaves around hits: which they are, and what packing has to know of them."""
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Sequence
 from collections.abc import Set as AbstractSet
 
 import numpy as np
@@ -8,7 +8,7 @@ from haystack import Document
 
 from haystack_adv_retrieval.context.budgets import LengthUnit, length_of
 from haystack_adv_retrieval.core import chunks
-from haystack_adv_retrieval.core.evidence import Pool, numbered
+from haystack_adv_retrieval.core.evidence import Pool, matrix, numbered
 
 
 def has_leaves(hit: Document) -> bool:
@@ -21,19 +21,24 @@ def source_of(chunk: Document) -> tuple[str, str]:
     return chunk.meta[chunks.SOURCE_ID], chunk.meta[chunks.SOURCE_VERSION]
 
 
-def ids_around(hits: Iterable[Document], reach: int, pool_size: int) -> list[str]:
+def ids_around(hits: Sequence[Document], reach: int, pool_size: int) -> list[str]:
     """
     Compute the ids of the leaves of hits and of those around them.
 
+    The earlier a hit comes, the more of its surroundings may be worth reading.
+
     :param hits: Hits with leaves, the most promising first.
-    :param reach: How many leaves on each side.
+    :param reach: How many leaves on each side of the first hit. It falls with the square of the rest of the list, to
+        one leaf on each side of the last hit.
     :param pool_size: How many ids at most.
     :returns: Distinct ids, those of the first hit first.
     """
     ids: dict[str, None] = {}
-    for hit in hits:
-        around = range(hit.meta[chunks.LEAF_START] - reach, hit.meta[chunks.LEAF_END] + reach)
-        ids |= dict.fromkeys(chunks.leaf_ids(hit.meta, around[: reach + pool_size]))
+    least = min(reach, 1)
+    for rank, hit in enumerate(hits):
+        near = least + round((reach - least) * (1 - rank / len(hits)) ** 2)
+        around = range(hit.meta[chunks.LEAF_START] - near, hit.meta[chunks.LEAF_END] + near)
+        ids |= dict.fromkeys(chunks.leaf_ids(hit.meta, around[: near + pool_size]))
         if len(ids) >= pool_size:
             break
     return list(ids)[:pool_size]
@@ -77,6 +82,8 @@ def pool_of(leaves: Sequence[Document], hits: Sequence[Document], length_unit: L
         sections=numbered([(*source_of(leaf), leaf.meta.get(chunks.HEADINGS)) for leaf in leaves]),
         lengths=np.array([length_of(text, length_unit) for text in texts], dtype=int),
         texts=texts,
-        vectors=np.array([leaf.embedding for leaf in leaves]) if len(dimensions) == 1 and dimensions != {0} else None,
+        vectors=matrix([leaf.embedding or [] for leaf in leaves])
+        if len(dimensions) == 1 and 0 not in dimensions
+        else None,
         ranks=ranks,
     )

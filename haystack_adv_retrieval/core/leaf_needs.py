@@ -21,10 +21,12 @@ def leaf_needs(texts: Sequence[str], runs: Sequence[range], respect: Respect, la
     :param respect: `"leaf"`: none. `"paragraph"`: the rest of its paragraph. `"table"`: what it cannot be understood
         without, that is the header of its table, the lead-in of its list, its heading, the sentence that it leans on.
     :param language: ISO 639 code of the texts' language; sentences that lean on others are known in English alone.
-    :returns: Indices for each leaf, ascending.
+    :returns: Indices for each leaf, ascending; nothing for `"leaf"`.
     """
+    if respect == "leaf":
+        return []
     needs: list[set[int]] = [set() for _ in texts]
-    for run in runs if respect != "leaf" else ():
+    for run in runs:
         pieces = [texts[index] for index in run]
         text, starts = "".join(pieces), [0, *accumulate(map(len, pieces[:-1]))]
         pairs = _in_paragraphs(text) if respect == "paragraph" else _in_units(text, language)

@@ -36,27 +36,27 @@ def pack(
     """
     groups: list[list[int]] = []
     taken: set[int] = set()
-    gains = np.zeros(len(scores))
-    lowest = floor * scores.max(initial=0.0)
+    values, lengths = scores.tolist(), pool.lengths.tolist()
+    lowest = floor * max(values, default=0.0)
     left = max_length
-    heap = [(-value, index) for index, value in enumerate(scores) if value >= lowest]
+    heap = [(-value, index) for index, value in enumerate(values) if value >= lowest]
     heapq.heapify(heap)
     while heap:
         value, index = heapq.heappop(heap)
-        if index in taken or -value < scores[index] + gains[index]:
+        if index in taken or -value < values[index]:
             continue  # an entry that a better one replaced
         added = [other for other in _with_needs(index, needs) if other not in taken]
-        if (length := pool.lengths[added].sum()) > left:
-            added, length = [index], pool.lengths[index]
+        if (length := sum(lengths[other] for other in added)) > left:
+            added, length = [index], lengths[index]
         if length > left:
             continue
         left -= length
         groups.append(added)
         taken.update(added)
-        for other in [other for new in added for other in pool.neighbors(new)]:
+        for other in [other for new in added for other in pool.neighbors(new)] if adjacency_bonus else ():
             if other not in taken and scores[other] >= lowest:
-                gains[other] += adjacency_bonus
-                heapq.heappush(heap, (-(scores[other] + gains[other]), other))
+                values[other] += adjacency_bonus
+                heapq.heappush(heap, (-values[other], other))
     return groups
 
 

@@ -19,7 +19,7 @@ ALL = [range(len(LEAVES))]
 
 
 def test_a_leaf_needs_nothing():
-    assert leaf_needs(LEAVES, ALL, "leaf") == [[]] * len(LEAVES)
+    assert leaf_needs(LEAVES, ALL, "leaf") == []
 
 
 def test_a_sentence_needs_the_rest_of_its_paragraph():
