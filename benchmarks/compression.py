@@ -2,14 +2,15 @@
 What compression keeps: patterns alone and compressed, beside other libraries on the same parents, in one run.
 
 Chroma's chunking evaluation (https://github.com/brandonstarxel/chunking_evaluation), as in context.py. The results of
-each pattern are cut at the budget as they are, and compressed to the same budget. LangChain's EmbeddingsFilter and
-LlamaIndex's SentenceEmbeddingOptimizer get the same parents; the strategies of these libraries that context.py finds
-best get the same texts.
+each pattern are cut at the budget as they are, and compressed to the same budget; the packer chooses from the same hits
+with the same budget. LangChain's EmbeddingsFilter and LlamaIndex's SentenceEmbeddingOptimizer get the same parents; the
+strategies of these libraries that context.py finds best get the same texts. The settings were chosen on two of the
+three labelled texts and confirmed on the third, and those about headings on documentation pages, as in packing.py.
 
     pip install -e ".[offline]" -r benchmarks/requirements.txt
     python benchmarks/compression.py FOLDER --output benchmarks/results/compression.txt
 
-FOLDER/chunking_evaluation holds `corpora/*.md` and `questions.csv`. Embeddings and the index are kept in the cache.
+FOLDER holds `chunking_evaluation` and `anthropic_docs`. Embeddings and the indexes are kept in the cache.
 With `--chat URL` a chat model behind that address compresses parents of the example handbook, too.
 """
 
@@ -35,12 +36,14 @@ from embeddings import Encoder, use_bundled_data
 from haystack import Document, component
 from haystack.components.generators.chat import OpenAIChatGenerator
 from haystack.utils import Secret
+from packing import CHOSEN_ON, CONFIRMED_ON, documentation
 
-from haystack_adv_retrieval import Compressor, LeafEmbedder, QdrantEdgeDocumentStore, QueryEmbedder
+from haystack_adv_retrieval import Compressor, ContextPacker, LeafEmbedder, QdrantEdgeDocumentStore, QueryEmbedder
 from haystack_adv_retrieval.components.auto_merger import AutoMerger
 from haystack_adv_retrieval.components.parent_expander import ParentExpander
 from haystack_adv_retrieval.components.qdrant_edge_retriever import QdrantEdgeRetriever
 from haystack_adv_retrieval.components.sentence_window_expander import SentenceWindowExpander
+from haystack_adv_retrieval.core.chunks import span_of
 from haystack_adv_retrieval.core.grounding import unsupported
 from haystack_adv_retrieval.evaluation.bootstrap import compare
 from haystack_adv_retrieval.evaluation.indexes import build_index, read_sources
@@ -53,12 +56,19 @@ GIVEN = {"parent": 20, "window": 60, "merge": 60}  # how many results of each pa
 LEAVES = {"field": "meta.unit", "operator": "==", "value": "leaf"}
 # What the defaults were chosen from, one parameter at a time.
 VARIANTS: list[dict[str, Any]] = [
+    {},
     {"lexical_weight": 0.0},
-    {"scales": []},
-    *({"scales": scales} for scales in ([2], [1, 6], [2, 6])),
-    *({"section_weight": weight} for weight in (0.0, 3.0)),
+    {"lexical_weight": 0.7},
+    *({"scales": scales} for scales in ([], [2, 6], [1, 3, 9], [4, 20])),
     {"keep_antecedents": False},
 ]
+ABOUT_HEADINGS: list[dict[str, Any]] = [
+    {},
+    {"section_weight": 0.0},
+    {"section_weight": 1.0},
+    {"keep_antecedents": False},
+]
+PARENTS, WORDS = 5, 900  # what speed is measured on
 TABLES = ("patterns", "methods", "variants", "speed", "chat")
 HANDBOOK = Path(__file__).parents[1] / "examples" / "handbook"
 PACKAGES = ("haystack-adv-retrieval", "langchain-classic", "llama-index-core", "sentence-transformers")
@@ -98,7 +108,7 @@ def main() -> None:
     tables = {
         "patterns": lambda: patterns(store, asked, corpus, encoder),
         "methods": lambda: methods(store, asked, encoder),
-        "variants": lambda: variants(store, asked),
+        "variants": lambda: variants(store, asked, arguments.folder, arguments.cache),
         "speed": lambda: speed(store, asked),
         "chat": lambda: chat(arguments.chat, arguments.cache) if arguments.chat else (),
     }
@@ -143,23 +153,29 @@ def compressed(compressor: Compressor, one: Asked, pattern: str, budget: int) ->
     return scores(one.question, kept["documents"], budget)
 
 
+def packed(packer: ContextPacker, one: Asked, budget: int) -> Scores:
+    kept = packer.run(one.question.text, one.results["hits"], query_embedding=one.vector, max_length=budget)
+    return scores(one.question, kept["documents"], budget)
+
+
 def patterns(
     store: QdrantEdgeDocumentStore, asked: Sequence[Asked], corpus: dict[str, str], encoder: Encoder
 ) -> Iterator[str]:
     """Each pattern alone and compressed, and the peers; then what compression adds, and the lead over the best peer."""
-    compressor = Compressor(document_store=store)
+    compressor, packer = Compressor(document_store=store), ContextPacker(store)
     results: dict[str, dict[int, list[Scores]]] = defaultdict(dict)
     for budget in BUDGETS:
         for pattern in GIVEN:
             results[pattern][budget] = [scores(one.question, one.results[pattern], budget) for one in asked]
             results[f"{pattern}, compressed"][budget] = [compressed(compressor, one, pattern, budget) for one in asked]
+        results["packed"][budget] = [packed(packer, one, budget) for one in asked]
     for name, strategy in peers(corpus, encoder).items():
         found = [strategy(one) for one in asked]
         for budget in BUDGETS:
             results[name][budget] = [
                 scores(one.question, documents, budget) for one, documents in zip(asked, found, strict=True)
             ]
-    ours = [name for name in results if name.split(",")[0] in GIVEN]
+    ours = [name for name in results if name.split(",")[0] in (*GIVEN, "packed")]
     yield "\nrecall, precision and IoU of the context at each budget of characters"
     yield " " * 46 + "".join(f"{budget:>20}" for budget in BUDGETS)
     for name, by_budget in results.items():
@@ -172,6 +188,7 @@ def patterns(
         for budget in BUDGETS
     }
     yield from differences(results, "parent, compressed", best)
+    yield from differences(results, "parent, compressed", dict.fromkeys(BUDGETS, "packed"))
 
 
 def peers(corpus: dict[str, str], encoder: Encoder) -> dict[str, Callable[[Asked], list[Document]]]:
@@ -252,15 +269,38 @@ def methods(store: QdrantEdgeDocumentStore, asked: Sequence[Asked], encoder: Enc
         yield f"{name:<12}" + "".join(f"{value:9.3f}" for value in recalls)
 
 
-def variants(store: QdrantEdgeDocumentStore, asked: Sequence[Asked]) -> Iterator[str]:
+def variants(store: QdrantEdgeDocumentStore, asked: Sequence[Asked], folder: Path, cache: Path) -> Iterator[str]:
     """Recall of compressed parents with other settings."""
-    yield "\nrecall of compressed parents, other settings"
-    yield " " * 42 + "".join(f"R@{budget}".rjust(9) for budget in BUDGETS)
-    for settings in [{}, *VARIANTS]:
-        compressor = Compressor(document_store=store, **settings)
-        name = ", ".join(f"{key}={value}" for key, value in settings.items()) or "defaults"
-        recalls = [fmean(compressed(compressor, one, "parent", budget).recall for one in asked) for budget in BUDGETS]
-        yield f"{name:<42}" + "".join(f"{value:9.3f}" for value in recalls)
+    confirm = [one.question.group == CONFIRMED_ON for one in asked]
+    chosen_on, columns = " and ".join(CHOSEN_ON), "".join(f"R@{budget}".rjust(9) for budget in BUDGETS)
+    yield "\nrecall of compressed parents, other settings; mean over the budgets on the texts they were chosen on"
+    yield f"({chosen_on}) and on the one they were confirmed on ({CONFIRMED_ON})"
+    yield " " * 34 + columns + "   chosen confirmed"
+    for settings in VARIANTS:
+        recalls = recalls_with(settings, store, asked)
+        means = [
+            fmean(fmean(row) for row, own in zip(recalls, confirm, strict=True) if own == confirmed)
+            for confirmed in (False, True)
+        ]
+        yield row(settings, recalls) + "".join(f"{mean:9.4f}" for mean in means)
+    corpus, questions = documentation(folder)
+    store = indexed(corpus, cache / "documentation")
+    asked = list(ask(store, questions))
+    yield f"\nthe same on documentation, where whole sections are sought, {len(questions)} questions"
+    yield " " * 34 + columns
+    for settings in ABOUT_HEADINGS:
+        yield row(settings, recalls_with(settings, store, asked))
+
+
+def recalls_with(settings: dict[str, Any], store: QdrantEdgeDocumentStore, asked: Sequence[Asked]) -> list[list[float]]:
+    """Measure compressed parents at every budget, a row a question."""
+    compressor = Compressor(document_store=store, **settings)
+    return [[compressed(compressor, one, "parent", budget).recall for budget in BUDGETS] for one in asked]
+
+
+def row(settings: dict[str, Any], recalls: Sequence[Sequence[float]]) -> str:
+    name = ", ".join(f"{key}={value}" for key, value in settings.items()) or "defaults"
+    return f"{name:<34}" + "".join(f"{fmean(column):9.3f}" for column in zip(*recalls, strict=True))
 
 
 def speed(store: QdrantEdgeDocumentStore, asked: Sequence[Asked]) -> Iterator[str]:
@@ -269,21 +309,39 @@ def speed(store: QdrantEdgeDocumentStore, asked: Sequence[Asked]) -> Iterator[st
         "index": Compressor("index", document_store=store, max_length=2000),
         "embedding": Compressor("embedding", document_embedder=LeafEmbedder(), max_length=2000),
     }
-    wide = SentenceWindowExpander(store, window_size=17, top_k=5)
     times = defaultdict(list)
-    words = []
+    counts = []
     for one in asked[:: max(1, len(asked) // 12)]:
-        parents = wide.run(documents=one.results["hits"])["documents"]
-        words += [len((parent.content or "").split()) for parent in parents]
+        parents = wide_parents(store, one.results["hits"])
+        counts += map(words, parents)
         for name, compressor in compressors.items():
             compressor.warm_up()
             start = time.perf_counter()
             compressor.run(one.question.text, parents, query_embedding=one.vector)
             times[name].append(time.perf_counter() - start)
-    yield f"\n5 parents of {median(words):.0f} words to 2,000 characters, median time"
+    size = f"{median(counts):.0f} words ({min(counts)} to {max(counts)})"
+    yield f"\n{PARENTS} parents of {size} to 2,000 characters, median time"
     for name in compressors:
         yield f"{name:<10} {1000 * median(times[name]):8.1f} ms"
     yield f"index is {median(times['embedding']) / median(times['index']):.0f} times as fast"
+
+
+def words(document: Document) -> int:
+    return len((document.content or "").split())
+
+
+def wide_parents(store: QdrantEdgeDocumentStore, hits: Sequence[Document]) -> list[Document]:
+    """Widen hits, each to about as many words as wanted; no two of them overlap."""
+    expander, parents = SentenceWindowExpander(store), {}
+    for hit in hits:
+        if len(parents) == PARENTS:
+            break
+        widened = (expander.run([hit], window_size=size)["documents"][0] for size in range(4, 60, 4))
+        parent = min(widened, key=lambda one: abs(words(one) - WORDS))
+        source, span = parent.meta["source_id"], span_of(parent.meta)
+        if not any(other == source and span.overlaps(own) for other, own in parents):
+            parents[source, span] = parent
+    return list(parents.values())
 
 
 def chat(url: str, cache: Path) -> Iterator[str]:

@@ -32,10 +32,11 @@ class Compressor:
     """
     Keeps what answers the question, and drops the padding around it.
 
-    Large parents hold the answer and much else. The extractive methods keep whole sentences, exactly as they stand in
-    the source, under one budget over all documents, and say which spans they are. A kept sentence brings along what it
-    cannot be understood without: its heading, the header of its table, the lead-in of its list, the sentence it leans
-    on. Headings and table headers are not kept on their own account.
+    Large parents hold the answer and much else. The extractive methods keep sentences, exactly as they stand in the
+    source, under one budget over all documents, and say which spans they are; a sentence of more than 60 words is kept
+    in parts, code as a whole. A kept sentence brings along what it cannot be understood without: its heading, the
+    header of its table, the lead-in of its list, the sentence it leans on. Headings and table headers are not kept on
+    their own account.
 
     - `"index"`: sentences are scored by the vectors of the leaves in the index, which were searched already: one
       look-up and no model call. Documents that the index does not know are scored as by `"embedding"`.
@@ -72,7 +73,7 @@ class Compressor:
         min_sentences: int = 1,
         scales: Sequence[int] = (2, 6, 20),
         lexical_weight: float = 1.0,
-        section_weight: float = 1.0,
+        section_weight: float = 3.0,
         context_sentences: int = 0,
         keep_antecedents: bool = True,
         separator: str = " … ",

@@ -66,14 +66,21 @@ class Hierarchy:
             if level < len(block_sizes):
                 children = [list(self._fill(parent, size)) for parent in parents]
             elif sentence_leaves:
-                children = [list(self._each_sentence(parent, size)) for parent in parents]
+                children = [list(self.sentences(parent, size)) for parent in parents]
             else:
                 children = [list(self._fill(parent, size, overlap)) for parent in parents]
             levels.append(children)
             parents = [child for siblings in children for child in siblings]
         return levels
 
-    def _each_sentence(self, span: Span, size: int) -> Iterator[Span]:
+    def sentences(self, span: Span, size: int) -> Iterator[Span]:
+        """
+        Cut a span into its sentences; one that is too long is divided, and punctuation alone joins its neighbour.
+
+        :param span: A span of the text.
+        :param size: The largest size.
+        :returns: The pieces, which tile the span.
+        """
         borders = itertools.pairwise([span.start, *self._cuts(span.start, span.end), span.end])
         for piece in self._join([Span(*ends) for ends in borders], self._says_nothing, size):
             yield from self._cut(piece, size)

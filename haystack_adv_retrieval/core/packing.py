@@ -45,7 +45,7 @@ def pack(
         value, index = heapq.heappop(heap)
         if index in taken or -value < values[index]:
             continue  # an entry that a better one replaced
-        added = [other for other in _with_needs(index, needs) if other not in taken]
+        added = [other for other in with_needs(index, needs) if other not in taken]
         if (length := sum(lengths[other] for other in added)) > left:
             added, length = [index], lengths[index]
         if length > left:
@@ -81,13 +81,6 @@ def parts(pool: Pool, groups: Sequence[Sequence[int]], max_length: int) -> list[
     return [sorted(part) for part in divided if part]
 
 
-def _with_needs(index: int, needs: Sequence[Sequence[int]]) -> list[int]:
-    found = [index]
-    for each in found:  # grows while it is walked through
-        found += [other for other in dict.fromkeys(needs[each] if needs else ()) if other not in found]
-    return found
-
-
 def runs(pool: Pool, indices: Sequence[int]) -> list[list[int]]:
     """
     Join leaves that follow one another in their source.
@@ -103,3 +96,17 @@ def runs(pool: Pool, indices: Sequence[int]) -> list[list[int]]:
         else:
             joined.append([index])
     return joined
+
+
+def with_needs(index: int, needs: Sequence[Sequence[int]]) -> list[int]:
+    """
+    List a leaf, what it needs, and what that needs in turn.
+
+    :param index: Index of the leaf.
+    :param needs: For each leaf the indices of those that come along with it; empty for none at all.
+    :returns: Distinct indices, the leaf's own first.
+    """
+    found = [index]
+    for each in found:  # grows while it is walked through
+        found += [other for other in dict.fromkeys(needs[each] if needs else ()) if other not in found]
+    return found

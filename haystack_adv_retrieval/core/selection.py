@@ -4,6 +4,8 @@ from bisect import bisect, insort
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from haystack_adv_retrieval.core.packing import with_needs
+
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
@@ -56,11 +58,12 @@ def select(
     chosen = _Chosen(candidates, max_length, separator_length)
     ranked = sorted(range(len(candidates)), key=lambda index: -candidates[index].score)
     wanted = list(dict.fromkeys([*first, *(index for index in ranked if candidates[index].is_relevant)]))
+    needs = [candidate.needs for candidate in candidates]
     own: list[int] = []
     for index in wanted:
         if top_k is not None and len(own) >= top_k:
             break
-        if chosen.take([index, *_needed(candidates, index)]) or chosen.take([index]):
+        if chosen.take(with_needs(index, needs)) or chosen.take([index]):
             own.append(index)
     if not own:
         return wanted[:1]
@@ -120,15 +123,3 @@ class _Chosen:
         if before is None or after is None:
             return 0
         return self._candidates[after].gap if after == before + 1 else self._separator_length
-
-
-def _needed(candidates: Sequence[Candidate], index: int) -> list[int]:
-    """List what a candidate needs, and what that needs in turn."""
-    needed: dict[int, None] = {}
-    waiting = list(candidates[index].needs)
-    while waiting:
-        other = waiting.pop()
-        if other not in needed:
-            needed[other] = None
-            waiting.extend(candidates[other].needs)
-    return list(needed)

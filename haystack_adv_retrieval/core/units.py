@@ -3,7 +3,9 @@
 import re
 from dataclasses import dataclass
 
-from haystack_adv_retrieval.core.sentences import sentence_cuts, tile
+from haystack_adv_retrieval.core.hierarchy import Hierarchy
+from haystack_adv_retrieval.core.rulers import UnitRuler, word_starts
+from haystack_adv_retrieval.core.sentences import tile
 from haystack_adv_retrieval.core.spans import Span
 from haystack_adv_retrieval.core.structure import find_blocks
 
@@ -18,12 +20,15 @@ _LEANING = re.compile(
 # A demonstrative that stands alone, wherever it is: "within 14 days of this."
 _ALONE = re.compile(r"\b(?:this|these|those)\b(?=\s*[.,;:!?)]|\s*$)", re.IGNORECASE)
 _RULE = re.compile(r"[\s|:+=-]+")
+# A sentence with more words is divided, as in the leaves of the default index. Where full stops are rare, a "sentence"
+# is a page long: too much for a small budget, and about too many things for one score.
+LONGEST = 60
 
 
 @dataclass(frozen=True, slots=True)
 class Unit:
     """
-    A sentence, a row of a table, a list item, a heading or a block of code.
+    A sentence or a part of a long one, a row of a table, a list item, a heading or a block of code.
 
     :param span: Where it is in the text, without white space around it.
     :param needs: Indices of earlier units that it cannot be understood without: the heading above it, the header of its
@@ -49,7 +54,9 @@ def find_units(text: str, language: str = "en") -> list[Unit]:
     units: list[Unit] = []
     heading: int | None = None  # the unit of the heading that the current block is under
     lead: int | None = None  # the sentence that introduces the current list
-    for block in find_blocks(text):
+    blocks = find_blocks(text)
+    hierarchy = Hierarchy(text, blocks, UnitRuler(word_starts(text), len(text)), language)
+    for block in blocks:
         above = () if heading is None else (heading,)
         if block.kind == "heading":
             heading, lead = len(units), None
@@ -65,7 +72,7 @@ def find_units(text: str, language: str = "en") -> list[Unit]:
             units.append(_unit(text, block.span, above, heading=heading))
         else:
             is_item = block.kind == "item"
-            for number, sentence in enumerate(tile(text, sentence_cuts(text, block.span, language), block.span)):
+            for number, sentence in enumerate(hierarchy.sentences(block.span, LONGEST)):
                 needs = set(above)
                 previous = len(units) - 1
                 if is_item and lead is not None:

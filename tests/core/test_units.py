@@ -31,6 +31,21 @@ def test_sentences_are_units_without_the_white_space_around_them():
     ]
 
 
+def test_a_sentence_of_more_than_60_words_is_divided_at_clauses_and_each_part_keeps_its_heading():
+    clauses = [f"clause {number} has seven words in it" for number in range(20)]
+    units = units_of(f"# Terms\n\n{', '.join(clauses)}.\n")
+    parts = [content for content, _ in units[1:]]
+    assert len(parts) == 3
+    assert all(len(part.split()) <= 60 and part.startswith("clause") for part in parts)
+    assert " ".join(parts) == ", ".join(clauses) + "."
+    assert [needs for _, needs in units[1:]] == [["# Terms"]] * 3
+
+
+def test_code_is_one_unit_however_long_it_is():
+    code = "```\n" + "x = 1\n" * 100 + "```"
+    assert [content for content, _ in units_of(f"Run this:\n\n{code}\n")] == ["Run this:", code]
+
+
 def test_a_sentence_needs_the_heading_above_it_and_not_that_of_another_section():
     text = "# Plants\n\nMoss is wet.\n\n# Stones\n\nSlate is dry."
     assert needs_of(text, "Moss") == ["# Plants"]
