@@ -88,6 +88,8 @@ def index(
     """
     started = time.perf_counter()
     found = find_files(paths, include or ["*"])
+    if not (found.files or found.scope):
+        raise ValueError("; ".join(f"{path}: {reason}" for path, reason in found.failures.items()))
     overrides = _settings(settings)
     if namespace is not None:
         overrides["splitter.namespace"] = namespace
@@ -124,6 +126,9 @@ def index(
     report.failures = found.failures | report.failures
     for source, reason in report.failures.items():
         console.print(f"[red]failed[/red]  {_short(source)}: {reason}")
+    if found.passed_over:
+        kinds = ", ".join(f"{count} {suffix or 'without a suffix'}" for suffix, count in found.passed_over.items())
+        console.print(f"passed over, since files of these types cannot be read: {kinds}")
     seconds = time.perf_counter() - started
     console.print(
         f"{report.added} added, {report.updated} updated, {report.skipped} unchanged, {report.deleted} deleted, "
@@ -131,7 +136,7 @@ def index(
         f"{seconds:.1f} s"
     )
     if as_json:
-        print(json.dumps(asdict(report) | {"seconds": seconds}))
+        print(json.dumps(asdict(report) | {"passed_over": found.passed_over, "seconds": seconds}))
     if report.failures:
         raise typer.Exit(1)
 

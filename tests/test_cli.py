@@ -70,6 +70,15 @@ def test_what_cannot_be_read_is_named_and_the_rest_is_indexed(notes: Path, tmp_p
     assert {Path(name).name for name in report["failures"]} == {"broken.pdf", "latin.txt", "absent.md"}
 
 
+def test_files_of_unknown_types_are_counted(notes: Path, tmp_path: Path):
+    for name in ("a.png", "deep/b.PNG", "LICENSE", ".hidden.png"):
+        (notes / name).write_bytes(b"\0")
+    options = ["index", notes, "--to", tmp_path / "index"]
+    assert data(*options)["passed_over"] == {".png": 2, "": 1}
+    shown = " ".join(call(*options).stdout.split())
+    assert "2 .png, 1 without a suffix" in shown or "1 without a suffix, 2 .png" in shown
+
+
 def test_a_file_that_cannot_be_read_any_more_is_kept(notes: Path, tmp_path: Path):
     index = tmp_path / "index"
     data("index", notes, "--to", index)
@@ -131,6 +140,7 @@ def test_self_querying_tells_when_a_filter_had_to_be_relaxed(handbook_index: Pat
         (["query", "x", "--from", "nowhere"], "There is no index in nowhere"),
         (["status", "--from", "."], "There is no index in ."),
         (["query", " ", "--from", "INDEX"], "question must not be empty"),
+        (["index", "absent.md", "*.rst", "--to", "new"], "absent.md: there is no such file or folder; *.rst: no file"),
         (["query", "x", "--from", "INDEX", "--pattern", "parents"], "There is no pipeline 'parents'"),
         (["query", "x", "--from", "INDEX", "--filter", "{"], "--filter must be JSON"),
         (
@@ -162,6 +172,7 @@ def test_a_mistake_is_one_line(
         cli.main()
     assert stop.value.code == 2
     assert message in " ".join(capsys.readouterr().out.split())
+    assert not (tmp_path / "new" / "shard").exists()
 
 
 def test_an_index_in_use_by_another_process_is_explained(handbook_index: Path, tmp_path: Path):

@@ -1,6 +1,7 @@
 """Files and folders as sources of an index."""
 
 import json
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatch
@@ -27,12 +28,14 @@ class Folders:
     :param scope: Paths of the folders, each ending with "/": what lies below is listed completely.
     :param meta: Metadata by file.
     :param failures: The reason by path, for what could not be read.
+    :param passed_over: How many files of the folders are of types that cannot be read, by suffix.
     """
 
     files: list[Path] = field(default_factory=list)
     scope: list[str] = field(default_factory=list)
     meta: dict[Path, dict[str, Any]] = field(default_factory=dict)
     failures: dict[str, str] = field(default_factory=dict)
+    passed_over: Counter[str] = field(default_factory=Counter)
 
     def documents(self, reader: FileReader) -> Iterator[Document]:
         """
@@ -62,7 +65,9 @@ def find_files(paths: Sequence[str], include: Sequence[str] = ("*",)) -> Folders
         for match in map(Path, matches):
             if match.is_dir():
                 folder = match.resolve()
-                files.update(_below(folder, include))
+                below = list(_below(folder, include))
+                files.update(file for file in below if file.suffix.lower() in SUFFIXES)
+                found.passed_over.update(file.suffix.lower() for file in below if file not in files)
                 if list(include) == ["*"]:
                     found.scope.append(folder.as_posix().rstrip("/") + "/")
             elif match.is_file():
@@ -81,7 +86,7 @@ def _below(folder: Path, include: Sequence[str]) -> Iterator[Path]:
     for file in folder.rglob("*"):
         below = file.relative_to(folder)
         is_hidden = any(part.startswith(".") for part in below.parts)
-        if is_hidden or file.suffix.lower() not in SUFFIXES or not file.is_file():
+        if is_hidden or file.name == METADATA_FILE or not file.is_file():
             continue
         if any(fnmatch(file.name, pattern) or fnmatch(below.as_posix(), pattern) for pattern in include):
             yield file.resolve()
