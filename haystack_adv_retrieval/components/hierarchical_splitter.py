@@ -8,10 +8,9 @@ from typing import Any, Literal, get_args
 from haystack import Document, component, logging
 
 from haystack_adv_retrieval.core import chunks
-from haystack_adv_retrieval.core.hierarchy import Hierarchy
+from haystack_adv_retrieval.core.hierarchy import Hierarchy, Level
 from haystack_adv_retrieval.core.outline import Outline
 from haystack_adv_retrieval.core.rulers import CharacterRuler, Ruler, UnitRuler, token_starts, word_starts
-from haystack_adv_retrieval.core.spans import Span
 from haystack_adv_retrieval.core.structure import Block, Structure, find_blocks
 from haystack_adv_retrieval.models import load_tokenizer
 
@@ -205,32 +204,31 @@ class HierarchicalSplitter:
         levels = hierarchy.levels(self.block_sizes, sentence_leaves=self.leaf == "sentence", overlap=self.split_overlap)
         outline = Outline(text, blocks)
         user = chunks.user_meta(source)
-        is_flat = all(value is None or isinstance(value, str | int | float) for value in user.values())
+        nested = {key: value for key, value in user.items() if not isinstance(value, str | int | float | None)}
         first_leaves = _first_leaves(levels)
-        shared = {key: source[key] for key in _SHARED if key in source} | {chunks.LEAF_COUNT: first_leaves[-1][-1]}
+        shared = dict.fromkeys(_VARYING) | {key: source[key] for key in _SHARED if key in source}
+        shared[chunks.LEAF_COUNT] = first_leaves[-1][-1]
         result: list[list[Document]] = []
-        parents: list[Document] = []
-        for level, (families, firsts) in enumerate(zip(levels, first_leaves, strict=True), start=1):
-            unit = "leaf" if level == len(levels) else "block"
+        parents, parent_ids = levels[0].pieces, [""]
+        for level, ((pieces, borders), firsts) in enumerate(zip(levels, first_leaves, strict=True), start=1):
+            shared |= {chunks.UNIT: "leaf" if level == len(levels) else "block", chunks.LEVEL: level}
+            ids = chunks.chunk_ids(source[chunks.SOURCE_ID], source[chunks.SOURCE_VERSION], level, range(len(pieces)))
             documents: list[Document] = []
-            for family, siblings in enumerate(families):
-                common = user | shared | {chunks.UNIT: unit, chunks.LEVEL: level}
+            for family, (first, last) in enumerate(itertools.pairwise(borders)):
+                common = user | shared
                 if level > 1:
-                    parent = parents[family]
-                    common[chunks.PARENT_ID] = parent.id
-                    common[chunks.PARENT_START] = parent.meta[chunks.START]
-                    common[chunks.PARENT_END] = parent.meta[chunks.END]
-                for span in siblings:
-                    split_id = len(documents)
-                    meta = common.copy() if is_flat else copy.deepcopy(common)
-                    meta[chunks.SPLIT_ID] = split_id
-                    meta[chunks.START], meta[chunks.END] = span
+                    common[chunks.PARENT_ID] = parent_ids[family]
+                    common[chunks.PARENT_START], common[chunks.PARENT_END] = parents[family]
+                for split_id in range(first, last):
+                    start, end = pieces[split_id]
+                    meta = common | outline.at(start)
+                    meta[chunks.SPLIT_ID], meta[chunks.START], meta[chunks.END] = split_id, start, end
                     meta[chunks.LEAF_START], meta[chunks.LEAF_END] = firsts[split_id], firsts[split_id + 1]
-                    meta.update(outline.at(span.start))
-                    address = chunks.chunk_id(source[chunks.SOURCE_ID], source[chunks.SOURCE_VERSION], level, split_id)
-                    documents.append(Document(address, span.text(text), None, meta))
+                    if nested:
+                        meta |= copy.deepcopy(nested)
+                    documents.append(Document(ids[split_id], text[start:end], None, meta))
             result.append(documents)
-            parents = documents
+            parents, parent_ids = pieces, ids
         return result
 
     def _ruler(self, text: str, blocks: Sequence[Block]) -> Ruler:
@@ -244,6 +242,8 @@ class HierarchicalSplitter:
 
 # What every chunk has in common with its source's record.
 _SHARED = (chunks.NAMESPACE, chunks.SOURCE_ID, chunks.SOURCE_VERSION, chunks.LEAF_LEVEL)
+# What differs from chunk to chunk. A copy of a dictionary that has these keys already need not grow when they are set.
+_VARYING = (chunks.SPLIT_ID, chunks.START, chunks.END, chunks.LEAF_START, chunks.LEAF_END, chunks.PAGE, chunks.HEADINGS)
 
 
 @cache
@@ -251,10 +251,9 @@ def _fingerprint(tokenizer: str | None) -> str:
     return chunks.digest(load_tokenizer(tokenizer).to_str())
 
 
-def _first_leaves(levels: list[list[list[Span]]]) -> list[Sequence[int]]:
+def _first_leaves(levels: list[Level]) -> list[Sequence[int]]:
     """Find for each chunk of each level the ordinal of its first leaf; behind the last one, the number of leaves."""
-    firsts: list[Sequence[int]] = [range(sum(map(len, levels[-1])) + 1)]
-    for families in reversed(levels[1:]):
-        borders = itertools.accumulate(map(len, families), initial=0)
+    firsts: list[Sequence[int]] = [range(len(levels[-1].pieces) + 1)]
+    for _, borders in reversed(levels[1:]):
         firsts.append([firsts[-1][border] for border in borders])
     return firsts[::-1]

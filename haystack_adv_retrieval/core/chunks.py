@@ -90,11 +90,20 @@ def source_record_id(source_id: str) -> str:
     return digest(source_id)
 
 
+def chunk_ids(source_id: str, source_version: str, level: int, split_ids: Iterable[int]) -> list[str]:
+    """Compute the ids of chunks of one level of a source from their addresses."""
+    begun = _begun(source_id, source_version, level)
+    ids: list[str] = []
+    for split_id in split_ids:
+        address = begun.copy()
+        address.update(b"%d:%d" % (len(str(split_id)), split_id))
+        ids.append(address.hexdigest())
+    return ids
+
+
 def chunk_id(source_id: str, source_version: str, level: int, split_id: int) -> str:
-    """Compute the id of a chunk from its address."""
-    address = _begun(source_id, source_version, level).copy()
-    address.update(b"%d:%d" % (len(str(split_id)), split_id))
-    return str(address.hexdigest())
+    """Compute the id of one chunk from its address."""
+    return chunk_ids(source_id, source_version, level, [split_id])[0]
 
 
 def summary_id(section_id: str) -> str:
@@ -113,7 +122,7 @@ def version_ids(record: Mapping[str, Any]) -> tuple[list[str], list[str]]:
     if SOURCE_VERSION not in record:
         return [], []
     levels = [
-        [chunk_id(record[SOURCE_ID], record[SOURCE_VERSION], level, ordinal) for ordinal in range(count)]
+        chunk_ids(record[SOURCE_ID], record[SOURCE_VERSION], level, range(count))
         for level, count in enumerate([1, *map(int, record[LEVEL_COUNTS].split(","))])
     ]
     sections = [section for level in levels[:-1] for section in level] if SUMMARY_COUNT in record else []

@@ -3,8 +3,9 @@
 import itertools
 import re
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
+from typing import NamedTuple
 
 from haystack_adv_retrieval.core.graphemes import LONGEST_CLUSTER, end_of_cluster, is_grapheme_boundary
 from haystack_adv_retrieval.core.rulers import Ruler
@@ -19,6 +20,16 @@ _WORD = re.compile(r"\s(?=\S)")
 
 # A block is not cut off below this share of its size, and a section below it joins its neighbour.
 SMALLEST_SHARE = 4
+
+# Start and end. There are many: unlike named tuples, plain ones are made fast and soon ignored by garbage collection.
+Piece = tuple[int, int]
+
+
+class Level(NamedTuple):
+    """The pieces of a level, and the ordinals where the children of each piece of the level above begin and end."""
+
+    pieces: list[Piece]
+    borders: list[int]
 
 
 class Hierarchy:
@@ -48,111 +59,114 @@ class Hierarchy:
             if block.kind == "heading" and previous.kind != "heading"
         ]
 
-    def levels(self, block_sizes: Sequence[int], *, sentence_leaves: bool, overlap: int = 0) -> list[list[list[Span]]]:
+    def levels(self, block_sizes: Sequence[int], *, sentence_leaves: bool, overlap: int = 0) -> list[Level]:
         """
         Cut the whole text, level by level.
 
         :param block_sizes: The largest size of each level, coarse to fine.
         :param sentence_leaves: Make every sentence a leaf of its own instead of filling leaves up to their size.
         :param overlap: How many sentences a leaf repeats of the one before it.
-        :returns: For each level the children of each span of the level above; one entry, for the whole text, at the
-            first level.
+        :returns: The levels; above the first one is the whole text.
         """
-        if not self._blocks:
-            return [[] for _ in block_sizes]
-        levels: list[list[list[Span]]] = []
-        parents = [Span(0, len(self._text))]
+        levels: list[Level] = []
+        parents: list[Piece] = [(0, len(self._text))] if self._blocks else []
         for level, size in enumerate(block_sizes, start=1):
-            if level < len(block_sizes):
-                children = [list(self._fill(parent, size)) for parent in parents]
-            elif sentence_leaves:
-                children = [list(self.sentences(parent, size)) for parent in parents]
-            else:
-                children = [list(self._fill(parent, size, overlap)) for parent in parents]
-            levels.append(children)
-            parents = [child for siblings in children for child in siblings]
+            is_finest = level == len(block_sizes)
+            pieces: list[Piece] = []
+            borders = [0]
+            for start, end in parents:
+                if is_finest and sentence_leaves:
+                    pieces += self.sentences(start, end, size)
+                else:
+                    pieces += self._fill(start, end, size, overlap if is_finest else 0)
+                borders.append(len(pieces))
+            levels.append(Level(pieces, borders))
+            parents = pieces
         return levels
 
-    def sentences(self, span: Span, size: int) -> Iterator[Span]:
+    def sentences(self, start: int, end: int, size: int) -> list[Piece]:
         """
         Cut a span into its sentences; one that is too long is divided, and punctuation alone joins its neighbour.
 
-        :param span: A span of the text.
+        :param start: Start of the span in the text.
+        :param end: Its end.
         :param size: The largest size.
         :returns: The pieces, which tile the span.
         """
-        borders = itertools.pairwise([span.start, *self._cuts(span.start, span.end), span.end])
-        for piece in self._join([Span(*ends) for ends in borders], self._says_nothing, size):
-            yield from self._cut(piece, size)
+        sentences = [*itertools.pairwise([start, *self._cuts(start, end), end])]
+        return self._cut_each(self._join(sentences, self._says_nothing, size), size)
 
-    def _fill(self, span: Span, size: int, overlap: int = 0) -> Iterator[Span]:
+    def _fill(self, start: int, end: int, size: int, overlap: int = 0) -> list[Piece]:
         """Fill blocks with whole sections, or cut a section that is too large; small neighbours share a block."""
-        within = self._sections[bisect_right(self._sections, span.start) : bisect_left(self._sections, span.end)]
+        within = self._sections[bisect_right(self._sections, start) : bisect_left(self._sections, end)]
         if not within:
-            return self._cut(span, size, overlap)
-        sections = tile(self._text, within, span)
-        joined = self._join(sections, lambda piece: self._count(piece) * SMALLEST_SHARE < size, size)
-        return itertools.chain.from_iterable(self._cut(section, size, overlap) for section in joined)
+            return self._cut(start, end, size, overlap)
+        sections = tile(self._text, within, Span(start, end))
+        joined = self._join(sections, lambda *piece: self._ruler.count(*piece) * SMALLEST_SHARE < size, size)
+        return self._cut_each(joined, size, overlap)
 
-    def _join(self, pieces: Sequence[Span], is_crumb: Callable[[Span], bool], size: int) -> list[Span]:
+    def _join(self, pieces: Sequence[Piece], is_crumb: Callable[[int, int], bool], size: int) -> list[Piece]:
         """Join a crumb with its neighbour, the following one if there is one, as long as both fit."""
-        joined: list[Span] = []
+        joined: list[Piece] = []
         for piece in pieces:
-            if joined and (is_crumb(joined[-1]) or (piece is pieces[-1] and is_crumb(piece))):
-                both = Span(joined[-1].start, piece.end)
-                if self._count(both) <= size:
+            if joined and (is_crumb(*joined[-1]) or (piece is pieces[-1] and is_crumb(*piece))):
+                both = (joined[-1][0], piece[1])
+                if self._ruler.count(*both) <= size:
                     joined[-1] = both
                     continue
             joined.append(piece)
         return joined
 
-    def _says_nothing(self, span: Span) -> bool:
-        return not any(map(str.isalnum, span.text(self._text)))
+    def _says_nothing(self, start: int, end: int) -> bool:
+        return not any(map(str.isalnum, self._text[start:end]))
 
-    def _count(self, span: Span) -> int:
-        return self._ruler.count(span.start, span.end)
+    def _cut_each(self, pieces: Iterable[Piece], size: int, overlap: int = 0) -> list[Piece]:
+        return [part for piece in pieces for part in self._cut(*piece, size, overlap)]
 
-    def _cut(self, span: Span, size: int, overlap: int = 0) -> Iterator[Span]:
-        """Cut a span into pieces of at most `size`."""
-        start, limit = span.start, self._ruler.reach(span.start, size)
-        if limit < span.end:
-            fresh = self._visible(start)  # a piece ends behind what is new in it: after white space and what it repeats
-            second_last = self._ruler.reach_back(span.end, size)
-            not_a_crumb = self._ruler.reach_back(span.end, max(1, size // SMALLEST_SHARE))
-        while limit < span.end:
+    def _cut(self, start: int, end: int, size: int, overlap: int = 0) -> list[Piece]:
+        """Cut a piece into pieces of at most `size`."""
+        limit = self._ruler.reach(start, size)
+        if limit >= end:
+            return [(start, end)]
+        pieces: list[Piece] = []
+        cut = start
+        second_last = self._ruler.reach_back(end, size)
+        not_a_crumb = self._ruler.reach_back(end, max(1, size // SMALLEST_SHARE))
+        while limit < end:
+            # A piece ends behind what is new in it: after white space and what it repeats.
+            fresh = self._visible(cut) if self._text[cut].isspace() else cut
             earliest, latest, target = max(start + (limit - start) // SMALLEST_SHARE, fresh + 1), limit, limit
             if second_last <= limit:  # two pieces are left to make: balance them
-                earliest, latest = max(earliest, second_last), max(min(limit, not_a_crumb), fresh + 1)
-                target = (second_last + limit) // 2
-            cut = self._break(fresh, min(earliest, latest), latest, target)
-            cut = cut or self._inside_word(fresh, min(target, latest))
-            if cut >= span.end:
+                latest = max(min(limit, not_a_crumb), fresh + 1)
+                earliest = min(max(earliest, second_last), latest)
+                target = min(max(earliest, (second_last + limit) // 2), latest)
+            cut = self._break(fresh, earliest, latest, target) or self._inside_word(fresh, target)
+            if cut >= end:
                 break
-            yield Span(start, cut)
-            previous, start, fresh = start, cut, self._visible(cut)
+            pieces.append((start, cut))
+            previous, start = start, cut
             repeated = self._cuts(previous, cut)[-overlap:] if overlap else []
-            if repeated and self._ruler.reach(repeated[0], size) >= self._end_of_cluster(fresh):
+            if repeated and self._ruler.reach(repeated[0], size) >= self._end_of_cluster(self._visible(cut)):
                 start = repeated[0]  # there is room for something new behind it
             limit = self._ruler.reach(start, size)
-        yield Span(start, span.end)
+        pieces.append((start, end))
+        return pieces
 
     def _break(self, fresh: int, earliest: int, latest: int, target: int) -> int | None:
         """Choose where to end a piece: the strongest kind of break first, then the one nearest to the target."""
-        first, last = bisect_left(self._paragraphs, earliest), bisect_right(self._paragraphs, latest)
-        if first < last:
-            return _nearest(self._paragraphs, first, last, target)
-        last = bisect_right(self._sentences, latest)
-        if self._sentences[last - 1] > fresh:
-            # Where none ends late enough, a small piece is still better than a torn sentence; so it is with lines and
-            # words.
-            first = min(bisect_left(self._sentences, earliest), last - 1)
-            return _nearest(self._sentences, first, last, target)
+        cut = _nearest(self._paragraphs, earliest, latest, target)
+        if cut >= earliest:
+            return cut
+        # Where none ends late enough, a small piece is still better than a torn sentence; so with lines and words.
+        cut = _nearest(self._sentences, earliest, latest, target)
+        if cut > fresh:
+            return cut
         block = self._blocks[bisect_right(self._starts, fresh) - 1]
         strong = (_LINE, fresh) if block.kind in ATOMIC else (_CLAUSE, earliest - 1)
         for pattern, start in (strong, (_WORD, earliest - 1), (_WORD, fresh)):
             cuts = [match.end() for match in pattern.finditer(self._text, start, latest + 1)]
             while cuts:
-                cut = _nearest(cuts, min(bisect_left(cuts, earliest), len(cuts) - 1), len(cuts), target)
+                cut = _nearest(cuts, earliest, latest, target)
                 if is_grapheme_boundary(self._text, cut, fresh):
                     return cut
                 cuts.remove(cut)
@@ -169,8 +183,6 @@ class Hierarchy:
 
     def _visible(self, start: int) -> int:
         """Find the first grapheme cluster that is not white space; one that carries a mark is none."""
-        if not self._text[start : start + 1].isspace():
-            return start
         position = first_nonblank(self._text, Span(start, len(self._text)))
         return position if is_grapheme_boundary(self._text, position, start) else position - 1
 
@@ -192,9 +204,10 @@ class Hierarchy:
         return self._sentences[bisect_right(self._sentences, after) : bisect_left(self._sentences, before)]
 
 
-def _nearest(cuts: Sequence[int], first: int, last: int, target: int) -> int:
-    """Find the one of `cuts[first:last]`, which ascend, that is nearest to a target; of two the earlier."""
-    index = bisect_left(cuts, target, first, last)
-    if index == last or (index > first and target - cuts[index - 1] <= cuts[index] - target):
-        index -= 1
-    return cuts[index]
+def _nearest(cuts: Sequence[int], earliest: int, latest: int, target: int) -> int:
+    """Find the cut from `earliest` to `latest` nearest to a target between them; else the last one before, or -1."""
+    index = bisect_left(cuts, target)
+    below = cuts[index - 1] if index else -1
+    if index < len(cuts) and (above := cuts[index]) <= latest and (below < earliest or above - target < target - below):
+        return above
+    return below

@@ -2,7 +2,7 @@
 
 import re
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from itertools import accumulate, pairwise
 
 import sentencex
@@ -80,17 +80,19 @@ def sentence_cuts(text: str, paragraph: Span, language: str = "en") -> list[int]
     return cuts
 
 
-def _sentence_starts(text: str, paragraph: Span, language: str) -> Iterator[int]:
-    start = paragraph.start
-    while start < paragraph.end:
-        end = min(start + _WINDOW, paragraph.end)
-        sentences = sentencex.get_sentence_boundaries(language, without_surrogates(text[start:end]))
-        starts = [start + sentence["start_index"] for sentence in sentences[1:]]
-        if end < paragraph.end:
+def _sentence_starts(text: str, paragraph: Span, language: str) -> list[int]:
+    found: list[int] = []
+    start, stop = paragraph
+    while start < stop:
+        end = min(start + _WINDOW, stop)
+        sentences = sentencex.segment(language, without_surrogates(text[start:end]))
+        starts = [*accumulate(map(len, sentences[:-1]), initial=start)][1:]
+        if end < stop:
             end -= _MARGIN
             starts = starts[: bisect_right(starts, end)]
-        yield from starts
-        start = end if not starts or end == paragraph.end else starts[-1]
+        found += starts
+        start = end if not starts or end == stop else starts[-1]
+    return found
 
 
 def without_surrogates(text: str) -> str:
@@ -113,10 +115,10 @@ def tile(text: str, cuts: Iterable[int], within: Span) -> list[Span]:
     if visible == within.end:
         return []
     # White space at the very start belongs to the first piece, all other to the piece before it.
-    inside = [cut for cut in sorted(set(cuts)) if visible < cut < within.end]
-    cuts = [cut for cut in inside if is_grapheme_boundary(text, cut, within.start)]
+    inside = sorted({cut for cut in cuts if visible < cut < within.end})
+    borders = [cut for cut in inside if is_grapheme_boundary(text, cut, within.start)]
     pieces: list[Span] = []
-    for start, end in pairwise([within.start, *cuts, within.end]):
+    for start, end in pairwise([within.start, *borders, within.end]):
         if text[start:end].isspace():
             pieces[-1] = Span(pieces[-1].start, end)
         else:

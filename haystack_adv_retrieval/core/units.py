@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import dataclass
+from itertools import starmap
 
 from haystack_adv_retrieval.core.hierarchy import Hierarchy
 from haystack_adv_retrieval.core.rulers import UnitRuler, word_starts
@@ -72,7 +73,7 @@ def find_units(text: str, language: str = "en") -> list[Unit]:
             units.append(_unit(text, block.span, above, heading=heading))
         else:
             is_item = block.kind == "item"
-            for number, sentence in enumerate(hierarchy.sentences(block.span, LONGEST)):
+            for number, sentence in enumerate(starmap(Span, hierarchy.sentences(*block.span, LONGEST))):
                 needs = set(above)
                 previous = len(units) - 1
                 if is_item and lead is not None:

@@ -10,14 +10,19 @@ from haystack_adv_retrieval.core.graphemes import LONGEST_CLUSTER, end_of_cluste
 from haystack_adv_retrieval.core.hierarchy import Hierarchy
 from haystack_adv_retrieval.core.rulers import CharacterRuler, UnitRuler, word_starts
 from haystack_adv_retrieval.core.sentences import sentence_spans
+from haystack_adv_retrieval.core.spans import Span
 from haystack_adv_retrieval.core.structure import find_blocks
 
 RULERS = {"word": lambda text: UnitRuler(word_starts(text), len(text)), "character": CharacterRuler}
 
 
 def levels_of(text, sizes, *, unit="word", structure="auto", sentence_leaves=False, overlap=0):
+    """For each level the children of each piece of the level above."""
     hierarchy = Hierarchy(text, find_blocks(text, structure), RULERS[unit](text))
-    return hierarchy.levels(sizes, sentence_leaves=sentence_leaves, overlap=overlap)
+    return [
+        [[Span(*piece) for piece in pieces[first:last]] for first, last in pairwise(borders)]
+        for pieces, borders in hierarchy.levels(sizes, sentence_leaves=sentence_leaves, overlap=overlap)
+    ]
 
 
 def leaves_of(text, *sizes, **options):
