@@ -13,6 +13,8 @@ from haystack_adv_retrieval.core.spans import Span
 _BLANK_LINES = re.compile(r"\n(?:[^\S\n]*\n)+")
 _NONBLANK = re.compile(r"\S")
 _SURROGATE = re.compile("[\ud800-\udfff]")
+# White space of more than one byte, at which sentencex fails where an initial is before it ("plan B\u00a0.").
+_WIDE_SPACE_BEFORE_STOP = re.compile(r"[^\S\x00-\x7f](?=\.)")
 
 # Nobody wraps lines at more than this, so in a paragraph with a longer line every newline ends a paragraph.
 WIDEST_WRAP = 160
@@ -85,7 +87,7 @@ def _sentence_starts(text: str, paragraph: Span, language: str) -> list[int]:
     start, stop = paragraph
     while start < stop:
         end = min(start + _WINDOW, stop)
-        sentences = sentencex.segment(language, without_surrogates(text[start:end]))
+        sentences = sentencex.segment(language, _harmless(text[start:end]))
         starts = [*accumulate(map(len, sentences[:-1]), initial=start)][1:]
         if end < stop:
             end -= _MARGIN
@@ -93,6 +95,11 @@ def _sentence_starts(text: str, paragraph: Span, language: str) -> list[int]:
         found += starts
         start = end if not starts or end == stop else starts[-1]
     return found
+
+
+def _harmless(text: str) -> str:
+    """Replace what sentencex fails at, keeping every position."""
+    return text if text.isascii() else _WIDE_SPACE_BEFORE_STOP.sub(" ", without_surrogates(text))
 
 
 def without_surrogates(text: str) -> str:

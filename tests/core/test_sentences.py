@@ -52,6 +52,13 @@ def test_sentences_tile_any_characters(text):
     check(text, sentence_spans(text))
 
 
+@pytest.mark.parametrize("space", ["\x85", "\xa0", " \u2009", "\u2028", "\u3000"])
+@pytest.mark.parametrize("language", ["en", "fr", "kk"])
+def test_any_white_space_may_stand_before_a_full_stop(space, language):
+    text = f"We chose plan B{space}. Then came the U.S.{space}. Done."
+    check(text, sentence_spans(text, language))
+
+
 @pytest.mark.parametrize("name", handbook_texts())
 def test_sentences_tile_a_real_text(name):
     text = handbook_texts()[name]
