@@ -57,8 +57,7 @@ LEAVES = {"field": "meta.unit", "operator": "==", "value": "leaf"}
 # What the defaults were chosen from, one parameter at a time.
 VARIANTS: list[dict[str, Any]] = [
     {},
-    {"lexical_weight": 0.0},
-    {"lexical_weight": 0.7},
+    *({"lexical_weight": weight} for weight in (0.0, 0.4, 1.2)),
     *({"scales": scales} for scales in ([], [2, 6], [1, 3, 9], [4, 20])),
     {"keep_antecedents": False},
 ]

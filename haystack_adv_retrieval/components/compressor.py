@@ -72,7 +72,7 @@ class Compressor:
         top_k: int | None = None,
         min_sentences: int = 1,
         scales: Sequence[int] = (2, 6, 20),
-        lexical_weight: float = 1.0,
+        lexical_weight: float = 0.8,
         section_weight: float = 3.0,
         context_sentences: int = 0,
         keep_antecedents: bool = True,
