@@ -7,7 +7,7 @@ with the same budget. LangChain's EmbeddingsFilter and LlamaIndex's SentenceEmbe
 strategies of these libraries that context.py finds best get the same texts. The settings were chosen on two of the
 three labelled texts and confirmed on the third, and those about headings on documentation pages, as in packing.py.
 
-    pip install -e ".[offline]" -r benchmarks/requirements.txt
+    pip install -e ".[offline,files]" -r benchmarks/requirements.txt
     python benchmarks/compression.py FOLDER --output benchmarks/results/compression.txt
 
 FOLDER holds `chunking_evaluation` and `anthropic_docs`. Embeddings and the indexes are kept in the cache.
@@ -18,7 +18,7 @@ import argparse
 import datetime
 import os
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from importlib.metadata import version
@@ -38,7 +38,14 @@ from haystack.components.generators.chat import OpenAIChatGenerator
 from haystack.utils import Secret
 from packing import CHOSEN_ON, CONFIRMED_ON, documentation
 
-from haystack_adv_retrieval import Compressor, ContextPacker, LeafEmbedder, QdrantEdgeDocumentStore, QueryEmbedder
+from haystack_adv_retrieval import (
+    Compressor,
+    ContextPacker,
+    FileReader,
+    LeafEmbedder,
+    QdrantEdgeDocumentStore,
+    QueryEmbedder,
+)
 from haystack_adv_retrieval.components.auto_merger import AutoMerger
 from haystack_adv_retrieval.components.parent_expander import ParentExpander
 from haystack_adv_retrieval.components.qdrant_edge_retriever import QdrantEdgeRetriever
@@ -89,6 +96,7 @@ def main() -> None:
     )
     parser.add_argument("--questions", type=int, help="ask so many questions only, evenly spread")
     parser.add_argument("--chat", help="address of a server with OpenAI's protocol, such as http://127.0.0.1:8080/v1")
+    parser.add_argument("--model", default="local", help="name of the chat model, for the server and the heading")
     parser.add_argument("--only", nargs="+", choices=TABLES, default=TABLES, help="which tables")
     parser.add_argument("--output", type=Path, help="also write the tables to this file")
     arguments = parser.parse_args()
@@ -109,7 +117,7 @@ def main() -> None:
         "methods": lambda: methods(store, asked, encoder),
         "variants": lambda: variants(store, asked, arguments.folder, arguments.cache),
         "speed": lambda: speed(store, asked),
-        "chat": lambda: chat(arguments.chat, arguments.cache) if arguments.chat else (),
+        "chat": lambda: chat(arguments.chat, arguments.model, arguments.cache) if arguments.chat else (),
     }
     heading = [
         f"{datetime.date.today()}, {len(questions)} questions on {sum(map(len, corpus.values())):,} characters",
@@ -343,41 +351,47 @@ def wide_parents(store: QdrantEdgeDocumentStore, hits: Sequence[Document]) -> li
     return list(parents.values())
 
 
-def chat(url: str, cache: Path) -> Iterator[str]:
-    """A chat model on the best parent of each of 30 questions about the handbook."""
-    store = indexed({path.name: path.read_text("utf-8") for path in HANDBOOK.glob("*.md")}, cache / "handbook")
+def chat(url: str, model: str, cache: Path) -> Iterator[str]:
+    """A chat model on the best parent of each of 32 questions about the handbook."""
+    files = FileReader().run([path for path in sorted(HANDBOOK.iterdir()) if path.suffix != ".jsonl"])["documents"]
+    store = indexed({Path(one.meta["source_id"]).name: one.content for one in files}, cache / "handbook")
     sources = {source.meta["source_id"]: source.content or "" for source in read_sources(store)}
     questions = [one for one in load_questions(HANDBOOK.with_suffix(".questions.jsonl"), sources) if one.spans]
-    asked = list(ask(store, questions[:: max(1, len(questions) // 30)][:30]))
+    asked = list(ask(store, questions[:: max(1, len(questions) // 32)][:32]))
+    options = {"temperature": 0, "max_tokens": 120}
     generator = OpenAIChatGenerator(
-        api_key=Secret.from_token("none"),
-        api_base_url=url,
-        model="local",
-        timeout=600,
-        generation_kwargs={"temperature": 0, "max_tokens": 120},
+        api_key=Secret.from_token("none"), api_base_url=url, model=model, timeout=600, generation_kwargs=options
     )
-    yield f"\na chat model on the best parent of {len(asked)} questions about examples/handbook"
+    yield f"\n{model} on the best parent of {len(asked)} questions about examples/handbook"
     for method in ("llm", "abstractive"):
         compressor = Compressor(
             method, chat_generator=generator, document_store=store, drop_irrelevant=False, max_workers=1, timeout=600
         )
-        counts: dict[str, int] = defaultdict(int)
-        given = kept = 0
+        outcomes: dict[bool, Counter[str]] = {True: Counter(), False: Counter()}
+        given = kept = altered = unfounded = 0
         for one in asked:
-            parents = one.results["parent"][:1]
-            result = compressor.run(one.question.text, parents, query_embedding=one.vector)
-            counts["usable replies"] += not result["report"]["fallbacks"]
-            given, kept = given + result["report"]["given"], kept + result["report"]["kept"]
-            for document in result["documents"]:
-                text = sources[document.meta["source_id"]]
-                if document.meta["compression"] == "abstractive":
-                    counts["with unsupported claims"] += bool(unsupported(document.content, parents[0].content))
-                else:
-                    pieces = [text[start:end] for start, end in document.meta["kept_spans"]]
-                    shown = [word for word in document.content.split() if word != "…"]
-                    counts["not verbatim"] += "".join(shown) != "".join("".join(pieces).split())
-        found = ", ".join(f"{count} {name}" for name, count in counts.items())
-        yield f"{method:<12} {len(asked)} documents: {found}; {kept / given:.2f} of the characters kept"
+            parent = one.results["parent"][0]
+            result = compressor.run(one.question.text, [parent], query_embedding=one.vector)
+            report, (document,) = result["report"], result["documents"]
+            given, kept = given + report["given"], kept + report["kept"]
+            if document.meta["compression"] == "abstractive":
+                unfounded += bool(unsupported(document.content, parent.content))
+            else:
+                altered += not is_verbatim(document, sources[document.meta["source_id"]])
+            gold = one.question.spans.get(parent.meta["source_id"], ())
+            holds = any(span_of(parent.meta).overlaps(span) for span in gold)
+            outcomes[holds][next(iter(report["fallbacks"].values()), "a usable reply").split(":")[0]] += 1
+        yield f"{method}: {kept / given:.2f} of the characters kept, {altered} extracts not verbatim, " + (
+            f"{unfounded} summaries with unsupported claims" if method == "abstractive" else "sentences by number"
+        )
+        for holds, label in ((True, "with the answer"), (False, "about something else")):
+            found = ", ".join(f"{count} {outcome}" for outcome, count in outcomes[holds].most_common())
+            yield f"   {outcomes[holds].total()} documents {label}: {found}"
+
+
+def is_verbatim(document: Document, source: str) -> bool:
+    pieces = "".join(source[start:end] for start, end in document.meta["kept_spans"])
+    return "".join((document.content or "").replace("…", "").split()) == "".join(pieces.replace("…", "").split())
 
 
 if __name__ == "__main__":

@@ -163,13 +163,14 @@ class Compressor:
         self.max_workers = max_workers
         self.timeout = timeout
         self.raise_on_failure = raise_on_failure
-        template, variable = (SELECT_PROMPT, "sentences") if method == "llm" else (SUMMARY_PROMPT, "passage")
-        self._prompt = Prompt(prompt or template, {"query", variable})
         self._text_embedder = Nested(text_embedder or QueryEmbedder())
         self._document_embedder = Nested(document_embedder or LeafEmbedder())
         self._ranker = Nested(ranker)
         model = helper_model(chat_generator) if method in ("llm", "abstractive") else None
         self._chat_generator = Nested(model, prepare, release)
+        template, variable = (SELECT_PROMPT, "sentences") if method == "llm" else (SUMMARY_PROMPT, "passage")
+        asked = Prompt(prompt or template, {"query", variable})
+        self._model = CompressionModel(self._chat_generator.part, asked, max_workers, timeout, raise_on_failure)
         self._needed = {
             "index": [],
             "embedding": [self._text_embedder, self._document_embedder],
@@ -300,7 +301,7 @@ class Compressor:
     def _summarize(self, job: Job) -> Steps[None]:
         texts = [text for text in job.texts if text.content.strip() and len(text.content) >= self.min_length]
         groups = [[text] for text in texts] if self.per_document else [texts] if texts else []
-        yield from self._asked().summarize(groups, job, drop_irrelevant=self.drop_irrelevant)
+        yield from self._model.summarize(groups, job, drop_irrelevant=self.drop_irrelevant)
 
     def _extract(self, job: Job, max_length: int | None, threshold: float | None, top_k: int | None) -> Steps[None]:
         """Keep sentences of the texts without a result; texts of which nothing is kept stay without one."""
@@ -344,7 +345,7 @@ class Compressor:
         """Score the units of texts, and tell of which texts they could be scored."""
         try:
             if self.method == "llm":
-                return (yield from self._asked().choose(texts, job))
+                return (yield from self._model.choose(texts, job))
             query = None
             if self.method == "reranker":
                 yield from ask_ranker(texts, job.query, self._ranker)
@@ -374,8 +375,3 @@ class Compressor:
         if unknown := [text for text in texts if not len(text.vectors)]:
             yield from embed(unknown, self._document_embedder)
         return np.array(job.query_embedding)
-
-    def _asked(self) -> CompressionModel:
-        return CompressionModel(
-            self._chat_generator.part, self._prompt, self.max_workers, self.timeout, self.raise_on_failure
-        )

@@ -25,13 +25,14 @@ Question: {{ query }}
 
 {{ sentences }}"""
 
+# Small models do what is said last, so the way out is said first.
 SUMMARY_PROMPT = """\
-Summarise what the passage says about the question, in as few sentences as possible. Use its own words; keep names,
-numbers and conditions exactly. Add nothing. If it says nothing about the question, reply NO_OUTPUT.
+If the passage is about something else than the question, reply NO_OUTPUT. Else reply with what it says about the
+question: one to three short sentences in its own words, with names, numbers and conditions exactly as they are.
 
-Question: {{ query }}
+{{ passage }}
 
-{{ passage }}"""
+Question: {{ query }}"""
 
 _NO_OUTPUT = re.compile(r"\bno[_ ]output\b", re.IGNORECASE)
 
