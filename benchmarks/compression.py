@@ -384,7 +384,7 @@ def chat(url: str, model: str, cache: Path) -> Iterator[str]:
         yield f"{method}: {kept / given:.2f} of the characters kept, {altered} extracts not verbatim, " + (
             f"{unfounded} summaries with unsupported claims" if method == "abstractive" else "sentences by number"
         )
-        for holds, label in ((True, "with the answer"), (False, "about something else")):
+        for holds, label in ((True, "with the answer"), (False, "without it")):
             found = ", ".join(f"{count} {outcome}" for outcome, count in outcomes[holds].most_common())
             yield f"   {outcomes[holds].total()} documents {label}: {found}"
 
