@@ -1,7 +1,7 @@
 """Choosing leaves under a budget."""
 
 import heapq
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from itertools import accumulate
 
 import numpy as np
@@ -45,12 +45,10 @@ def pack(
         value, index = heapq.heappop(heap)
         if index in taken or -value < values[index]:
             continue  # an entry that a better one replaced
-        added = [other for other in with_needs(index, needs) if other not in taken]
-        if (length := sum(lengths[other] for other in added)) > left:
-            added, length = [index], lengths[index]
-        if length > left:
+        if lengths[index] > left:
             continue
-        left -= length
+        added = with_needs(index, needs, lengths, left, taken)
+        left -= sum(lengths[other] for other in added)
         groups.append(added)
         taken.update(added)
         for other in [other for new in added for other in pool.neighbors(new)] if adjacency_bonus else ():
@@ -98,15 +96,27 @@ def runs(pool: Pool, indices: Sequence[int]) -> list[list[int]]:
     return joined
 
 
-def with_needs(index: int, needs: Sequence[Sequence[int]]) -> list[int]:
+def with_needs(
+    index: int, needs: Sequence[Sequence[int]], lengths: Sequence[int], left: float, taken: Set[int]
+) -> list[int]:
     """
     List a leaf, what it needs, and what that needs in turn.
 
     :param index: Index of the leaf.
     :param needs: For each leaf the indices of those that come along with it; empty for none at all.
-    :returns: Distinct indices, the leaf's own first.
+    :param lengths: Their lengths.
+    :param left: What is left of the budget. Nobody looks further than it reaches: what needs each other can be long.
+    :param taken: Indices of those that are there already.
+    :returns: Distinct indices that are not taken, the leaf's own first; that alone if all are longer than what is left.
     """
-    found = [index]
+    found, known = [index], {index}
+    left -= 0 if index in taken else lengths[index]
     for each in found:  # grows while it is walked through
-        found += [other for other in dict.fromkeys(needs[each] if needs else ()) if other not in found]
-    return found
+        for other in needs[each] if needs else ():
+            if other not in known:
+                known.add(other)
+                found.append(other)
+                left -= 0 if other in taken else lengths[other]
+        if left < 0:
+            return [index]
+    return [other for other in found if other not in taken]

@@ -59,11 +59,12 @@ def select(
     ranked = sorted(range(len(candidates)), key=lambda index: -candidates[index].score)
     wanted = list(dict.fromkeys([*first, *(index for index in ranked if candidates[index].is_relevant)]))
     needs = [candidate.needs for candidate in candidates]
+    lengths = [candidate.length for candidate in candidates]
     own: list[int] = []
     for index in wanted:
         if top_k is not None and len(own) >= top_k:
             break
-        if chosen.take(with_needs(index, needs)) or chosen.take([index]):
+        if chosen.take(with_needs(index, needs, lengths, chosen.room, chosen.known)) or chosen.take([index]):
             own.append(index)
     if not own:
         return wanted[:1]
@@ -86,14 +87,14 @@ class _Chosen:
 
     def __init__(self, candidates: Sequence[Candidate], max_length: int | None, separator_length: int) -> None:
         self.indices: list[int] = []  # ascending
-        self._known: set[int] = set()
+        self.known: set[int] = set()  # the same, unordered
+        self.room = self._left = float("inf") if max_length is None else max_length  # without and with joints
         self._candidates = candidates
-        self._left = float("inf") if max_length is None else max_length
         self._separator_length = separator_length
 
     def take(self, indices: Sequence[int]) -> bool:
         """Choose all of these, or none if they do not fit."""
-        added = [index for index in dict.fromkeys(indices) if index not in self._known]
+        added = [index for index in dict.fromkeys(indices) if index not in self.known]
         length = 0
         for index in added:
             length += self._cost(index)
@@ -102,8 +103,9 @@ class _Chosen:
             for index in added:
                 del self.indices[bisect(self.indices, index) - 1]
             return False
-        self._known.update(added)
+        self.known.update(added)
         self._left -= length
+        self.room -= sum(self._candidates[index].length for index in added)
         return True
 
     def _cost(self, index: int) -> int:

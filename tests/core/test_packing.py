@@ -51,6 +51,13 @@ def test_a_leaf_brings_what_it_needs_as_far_as_it_fits():
     assert pack(pool([10] * 4), scores, 25, needs=needs) == [[3], [2]]
 
 
+def test_many_leaves_that_all_need_each_other_are_judged_soon():
+    others = [[other for other in range(300) if other != index] for index in range(300)]
+    scores = np.linspace(1.0, 0.1, 300)
+    assert pack(pool([10] * 300), scores, 2990, needs=others) == [[index] for index in range(299)]
+    assert pack(pool([10] * 300), scores, 3000, needs=others) == [[*range(300)]]
+
+
 def test_what_was_taken_first_is_a_part_of_its_own():
     groups = [[4], [0], [5], [1], [2, 3]]
     assert parts(pool([10] * 6), groups, 120) == [[0, 4, 5], [1, 2, 3]]

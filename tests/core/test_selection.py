@@ -35,6 +35,11 @@ def test_a_sentence_comes_alone_if_the_budget_has_no_room_for_what_it_needs():
     assert select(candidates(0.0, 0.9, needs={1: (0,)}), max_length=15) == [1]
 
 
+def test_a_long_row_of_sentences_that_lean_on_each_other_is_judged_soon():
+    scored = candidates(*range(20_000), needs={index: (index - 1,) for index in range(1, 20_000)})
+    assert select(scored, max_length=32) == [19_997, 19_998, 19_999]
+
+
 def test_sentences_that_do_not_fit_are_passed_over_for_shorter_ones():
     scored = [Candidate(0, 0.9, 10), Candidate(0, 0.8, 90), Candidate(0, 0.7, 10, 1)]
     assert select(scored, max_length=25, separator_length=3) == [0, 2]
