@@ -24,6 +24,9 @@ FULL_SENTENCE = 4
 # Weight of the hits' order where there are no vectors.
 STAND_IN_WEIGHT = 0.4
 
+# The surroundings of so many leaves at once are summed up, so that long runs need no huge matrix.
+LARGEST_PIECE = 512
+
 # Chinese and Japanese characters are words of their own.
 _UNSPACED = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
 _WORD = re.compile(rf"[{_UNSPACED}]|[^\W{_UNSPACED}]+")
@@ -88,9 +91,16 @@ class Pool:
         :param radius: How far the farthest leaf is that counts.
         :returns: One entry, or row, a leaf.
         """
-        places = np.arange(max(map(len, self.runs), default=0), dtype=values.dtype)
-        weights = np.maximum(0, 1 - np.abs(places[:, None] - places) / (radius + 1))
-        sums = [weights[: len(run), : len(run)] @ values[run.start : run.stop] for run in self.runs]
+        rows = min(LARGEST_PIECE, max(map(len, self.runs), default=0))
+        places = np.arange(-radius, rows + radius, dtype=values.dtype)
+        weights = np.maximum(0, 1 - np.abs(places[radius : radius + rows, None] - places) / (radius + 1))
+        sums = []
+        for run in self.runs:
+            for start in run[::LARGEST_PIECE]:
+                stop = min(start + LARGEST_PIECE, run.stop)
+                low, high = max(start - radius, run.start), min(stop + radius, run.stop)
+                shift = radius - start
+                sums.append(weights[: stop - start, low + shift : high + shift] @ values[low:high])
         return np.concatenate(sums) if sums else np.zeros_like(values)
 
 

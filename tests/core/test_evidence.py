@@ -46,6 +46,12 @@ def test_surroundings_weigh_near_leaves_of_the_same_run():
     assert sums.tolist() == [1 + 5, 0.5 + 10 + 50, 5 + 100, 1000]
 
 
+def test_surroundings_in_a_long_run_take_memory_for_the_near_leaves_alone():
+    values = np.arange(100_000.0)
+    sums = pool(["x"] * len(values)).around(values, 3)
+    assert sums[3:-3] == pytest.approx(4 * values[3:-3])
+
+
 @given(st.lists(st.tuples(UNITS, UNITS), max_size=20), st.integers(1, 6))
 def test_surroundings_are_sums_weighted_by_distance(rows, radius):
     values = np.array(rows).reshape(-1, 2)
