@@ -31,14 +31,16 @@ def ids_around(hits: Sequence[Document], reach: int, pool_size: int) -> list[str
     :param reach: How many leaves on each side of the first hit. It falls with the square of the rest of the list, to
         one leaf on each side of the last hit.
     :param pool_size: How many ids at most.
-    :returns: Distinct ids, those of the first hit first.
+    :returns: Distinct ids, those of the first hit first, its own before those around it.
     """
     ids: dict[str, None] = {}
     least = min(reach, 1)
     for rank, hit in enumerate(hits):
         near = least + round((reach - least) * (1 - rank / len(hits)) ** 2)
-        around = range(hit.meta[chunks.LEAF_START] - near, hit.meta[chunks.LEAF_END] + near)
-        ids |= dict.fromkeys(chunks.leaf_ids(hit.meta, around[: near + pool_size]))
+        start, end = hit.meta[chunks.LEAF_START], hit.meta[chunks.LEAF_END]
+        own, around = range(start, end), range(start - near, end + near)
+        ordinals = [*own[:pool_size], *around[: near + pool_size]]  # where the pool ends, the hit itself is in it
+        ids |= dict.fromkeys(chunks.leaf_ids(hit.meta, ordinals))
         if len(ids) >= pool_size:
             break
     return list(ids)[:pool_size]

@@ -12,9 +12,9 @@ def ordinals_around(hits: list[int], reach: int, pool_size: int = 100) -> list[i
 
 
 def test_later_hits_bring_fewer_of_their_neighbours():
-    assert ordinals_around([30], 3) == [*range(27, 34)]
-    assert ordinals_around([10, 30], 5) == [*range(5, 16), *range(28, 33)]
-    assert ordinals_around([10, 30, 50], 10) == [*range(21), *range(25, 36), *range(48, 53)]
+    assert sorted(ordinals_around([30], 3)) == [*range(27, 34)]
+    assert sorted(ordinals_around([10, 30], 5)) == [*range(5, 16), *range(28, 33)]
+    assert sorted(ordinals_around([10, 30, 50], 10)) == [*range(21), *range(25, 36), *range(48, 53)]
 
 
 def test_no_reach_brings_no_neighbours():
@@ -23,9 +23,9 @@ def test_no_reach_brings_no_neighbours():
 
 def test_neighbours_stay_in_their_source_and_come_once():
     assert ordinals_around([0, 1], 2) == [0, 1, 2]
-    assert ordinals_around([59], 2) == [57, 58, 59]
+    assert ordinals_around([59], 2) == [59, 57, 58]
 
 
 def test_the_first_hits_fill_the_pool():
-    assert ordinals_around([30, 10], 2, pool_size=6) == [28, 29, 30, 31, 32, 9]
-    assert ordinals_around([30, 10], 2, pool_size=3) == [28, 29, 30]
+    assert ordinals_around([30, 10], 2, pool_size=6) == [30, 28, 29, 31, 32, 10]
+    assert ordinals_around([30, 10], 2, pool_size=1) == [30]
