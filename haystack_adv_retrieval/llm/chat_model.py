@@ -97,7 +97,8 @@ class Limited:
     A chat generator with a time limit that holds even if it never returns, traced as Haystack traces nested generators.
 
     A sync call that is given up goes on in its daemon thread, since nothing can stop a thread. OpenAI's client is told
-    to hang up, so that a local server does not go on writing what nobody waits for.
+    to hang up, so that a local server does not go on writing what nobody waits for; not one with retries of its own,
+    which would call again.
     """
 
     generator: Any
@@ -105,8 +106,7 @@ class Limited:
 
     def run(self, **kwargs: Any) -> Any:
         """Call the generator in a thread."""
-        limit = getattr(self.generator, "timeout", None)
-        if limit and self.seconds < limit and type(self.generator).__name__ in _STRUCTURED_OUTPUT:
+        if self._should_hang_up():
             options = kwargs.get("generation_kwargs", {}) | {"timeout": self.seconds + 1}  # the limit here is the first
             kwargs = kwargs | {"generation_kwargs": options}
         with _traced(self.generator, kwargs) as span:
@@ -133,6 +133,13 @@ class Limited:
                 raise self._too_late() if limit.expired() else error from None
             span.set_content_tag("haystack.component.output", result)
             return result
+
+    def _should_hang_up(self) -> bool:
+        part = self.generator
+        if type(part).__name__ not in _STRUCTURED_OUTPUT or "timeout" in part.generation_kwargs:
+            return False
+        limit = part.timeout if isinstance(part.timeout, int | float) else 0
+        return part.max_retries == 0 and self.seconds < limit
 
     def _too_late(self) -> TimeoutError:
         return TimeoutError(f"no reply within {self.seconds:.3g} s")

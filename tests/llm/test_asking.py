@@ -10,6 +10,7 @@ import pytest
 from haystack.components.generators.chat import MockChatGenerator, OpenAIChatGenerator, OpenAIResponsesChatGenerator
 from haystack.dataclasses import ChatMessage
 from haystack.tracing.tracer import Span, Tracer, disable_tracing, enable_tracing
+from httpx import Timeout
 from scripted_chat_server import Answer, ChatServer
 
 from haystack_adv_retrieval.calls import Steps, drive, drive_async
@@ -341,6 +342,25 @@ def test_a_call_that_was_given_up_hangs_up(chat_server: ChatServer) -> None:
     assert len(calls) == 1
     calls[0].join(5)
     assert not calls[0].is_alive()
+
+
+def test_a_generator_with_retries_of_its_own_does_not_call_again_for_a_call_that_was_given_up(
+    chat_server: ChatServer,
+) -> None:
+    chat_server.script(Answer("late", delay=3))
+    drive(ask(chat_server.generator(timeout=600, max_retries=2), "q", timeout=0.1))
+    (call,) = [thread for thread in threading.enumerate() if thread.name == "chat model call"]
+    call.join(10)
+    assert not call.is_alive()
+    assert len(chat_server.requests) == 1
+
+
+def test_a_time_limit_of_the_generator_itself_is_kept(chat_server: ChatServer) -> None:
+    chat_server.script(Answer("late", delay=3))
+    own = chat_server.generator(timeout=600, generation_kwargs={"timeout": 0.3})
+    assert "timed out" in str(drive(ask(own, "q", timeout=2, retries=0)).error)
+    chat_server.script("ok")
+    assert drive(ask(chat_server.generator(timeout=Timeout(600)), "q")).value == "ok"
 
 
 def test_the_default_generator_talks_chat_completions(monkeypatch: pytest.MonkeyPatch) -> None:
