@@ -89,7 +89,8 @@ def index(
     started = time.perf_counter()
     found = find_files(paths, include or ["*"])
     if not (found.files or found.scope):
-        raise ValueError("; ".join(f"{path}: {reason}" for path, reason in found.failures.items()))
+        reasons = [f"{path}: {reason}" for path, reason in found.failures.items()]
+        raise ValueError("; ".join(reasons) or "no file of a type that can be read matches --include")
     overrides = _settings(settings)
     if namespace is not None:
         overrides["splitter.namespace"] = namespace
@@ -125,10 +126,10 @@ def index(
         )
     report.failures = found.failures | report.failures
     for source, reason in report.failures.items():
-        console.print(f"[red]failed[/red]  {_short(source)}: {reason}")
+        console.print(f"[red]failed[/red]  {escape(f'{_short(source)}: {reason}')}")
     if found.passed_over:
         kinds = ", ".join(f"{count} {suffix or 'without a suffix'}" for suffix, count in found.passed_over.items())
-        console.print(f"passed over, since files of these types cannot be read: {kinds}")
+        console.print(f"passed over, since files of these types cannot be read: {escape(kinds)}")
     seconds = time.perf_counter() - started
     console.print(
         f"{report.added} added, {report.updated} updated, {report.skipped} unchanged, {report.deleted} deleted, "

@@ -76,7 +76,23 @@ def test_files_of_unknown_types_are_counted(notes: Path, tmp_path: Path):
     options = ["index", notes, "--to", tmp_path / "index"]
     assert data(*options)["passed_over"] == {".png": 2, "": 1}
     shown = " ".join(call(*options).stdout.split())
-    assert "2 .png, 1 without a suffix" in shown or "1 without a suffix, 2 .png" in shown
+    assert "1 without a suffix, 2 .png" in shown
+    assert data(*options, notes / "deep", notes / "LICENSE", code=1)["passed_over"] == {".png": 2}
+
+
+def test_an_index_of_nothing_is_not_made(notes: Path, tmp_path: Path):
+    (notes / "a.png").write_bytes(b"\0")
+    for pattern in ("*.rst", "*.png"):
+        result = call("index", notes, "--include", pattern, "--to", tmp_path / "index", code=1)
+        assert "matches --include" in str(result.exception)
+    assert not (tmp_path / "index").exists()
+
+
+def test_names_in_brackets_are_shown_as_they_are(notes: Path, tmp_path: Path):
+    (notes / "a.[b]").write_bytes(b"\0")
+    shown = call("index", notes, "absent[", "absent[/b]", "--to", tmp_path / "index", code=1).stdout
+    assert "absent[/b]: no file matches" in " ".join(shown.split())
+    assert "1 .[b]" in shown
 
 
 def test_a_file_that_cannot_be_read_any_more_is_kept(notes: Path, tmp_path: Path):

@@ -60,14 +60,13 @@ def find_files(paths: Sequence[str], include: Sequence[str] = ("*",)) -> Folders
     """
     found = Folders()
     files: set[Path] = set()
+    below: set[Path] = set()
     for path in paths:
         matches = sorted(glob(path, recursive=True)) if has_magic(path) and not Path(path).exists() else [path]
         for match in map(Path, matches):
             if match.is_dir():
                 folder = match.resolve()
-                below = list(_below(folder, include))
-                files.update(file for file in below if file.suffix.lower() in SUFFIXES)
-                found.passed_over.update(file.suffix.lower() for file in below if file not in files)
+                below.update(_below(folder, include))
                 if list(include) == ["*"]:
                     found.scope.append(folder.as_posix().rstrip("/") + "/")
             elif match.is_file():
@@ -76,7 +75,9 @@ def find_files(paths: Sequence[str], include: Sequence[str] = ("*",)) -> Folders
                 found.failures[str(match)] = "there is no such file or folder"
         if not matches:
             found.failures[path] = "no file matches this pattern"
+    files.update(file for file in below if file.suffix.lower() in SUFFIXES)
     found.files = sorted(files)
+    found.passed_over.update(sorted(file.suffix.lower() for file in below - files))
     for folder in sorted({file.parent for file in files}):
         _read_metadata(folder, found)
     return found
