@@ -160,13 +160,10 @@ def leaf_ids(meta: Mapping[str, Any], ordinals: Iterable[int]) -> list[str]:
 
     :param meta: Metadata of any chunk of that source.
     :param ordinals: The leaves' `split_id`s; those outside of the source are skipped.
-    :returns: One id per ordinal.
+    :returns: One id per ordinal in the source.
     """
-    return [
-        chunk_id(meta[SOURCE_ID], meta[SOURCE_VERSION], meta[LEAF_LEVEL], ordinal)
-        for ordinal in ordinals
-        if 0 <= ordinal < meta[LEAF_COUNT]
-    ]
+    inside = [ordinal for ordinal in ordinals if 0 <= ordinal < meta[LEAF_COUNT]]
+    return chunk_ids(meta[SOURCE_ID], meta[SOURCE_VERSION], meta[LEAF_LEVEL], inside)
 
 
 def user_meta(meta: Mapping[str, Any]) -> dict[str, Any]:
