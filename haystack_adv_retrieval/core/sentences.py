@@ -10,7 +10,7 @@ import sentencex
 from haystack_adv_retrieval.core.graphemes import is_grapheme_boundary
 from haystack_adv_retrieval.core.spans import Span
 
-_BLANK_LINES = re.compile(r"\n(?:[^\S\n]*\n)+")
+_BLANK_LINES = re.compile(r"\n(?:[^\S\n]*+\n)++")  # possessive: it keeps no state for each of many lines
 _NONBLANK = re.compile(r"\S")
 _SURROGATE = re.compile("[\ud800-\udfff]")
 # White space of more than one byte, at which sentencex fails where an initial is before it ("plan B\u00a0.").
