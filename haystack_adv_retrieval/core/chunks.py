@@ -158,12 +158,12 @@ def leaf_ids(meta: Mapping[str, Any], ordinals: Iterable[int]) -> list[str]:
     """
     Compute the ids of leaves of a chunk's source.
 
-    :param meta: Metadata of any chunk of that source.
+    :param meta: Metadata of any chunk of that source; where there are no ordinals, of anything.
     :param ordinals: The leaves' `split_id`s; those outside of the source are skipped.
     :returns: One id per ordinal in the source.
     """
     inside = [ordinal for ordinal in ordinals if 0 <= ordinal < meta[LEAF_COUNT]]
-    return chunk_ids(meta[SOURCE_ID], meta[SOURCE_VERSION], meta[LEAF_LEVEL], inside)
+    return chunk_ids(meta[SOURCE_ID], meta[SOURCE_VERSION], meta[LEAF_LEVEL], inside) if inside else []
 
 
 def user_meta(meta: Mapping[str, Any]) -> dict[str, Any]:
