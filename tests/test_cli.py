@@ -27,7 +27,7 @@ def notes(tmp_path: Path) -> Path:
     (folder / "deep").mkdir(parents=True)
     (folder / "tea.md").write_text("# Tea\nTea needs four minutes. This is for black tea.\n")
     (folder / "deep" / "rye.txt").write_bytes(b"Rye bread keeps a week.\r\nWheat bread keeps two days.\r\n")
-    (folder / "metadata.jsonl").write_text('{"file": "tea.md", "meta": {"kind": "drink"}}\n')
+    (folder / "metadata.jsonl").write_text('{"file": "tea.md", "meta": {"kind": "drink", "by": "A\u2028B"}}\n')
     (folder / ".hidden.md").write_text("Nobody sees this.")
     return folder
 
@@ -42,7 +42,7 @@ def test_a_folder_is_indexed_asked_changed_and_forgotten(notes: Path, tmp_path: 
     (document,) = found["documents"]
     assert "four minutes" in document["content"]
     assert document["meta"]["source_id"] == (notes / "tea.md").as_posix()
-    assert (document["meta"]["kind"], document["meta"]["headings"]) == ("drink", "Tea")
+    assert [document["meta"][key] for key in ("kind", "by", "headings")] == ["drink", "A\u2028B", "Tea"]
 
     again = data("index", notes, "--to", index)
     assert (again["added"], again["updated"], again["skipped"], again["leaves_embedded"]) == (0, 0, 2, 0)

@@ -98,7 +98,8 @@ def _read_metadata(folder: Path, found: Folders) -> None:
     path = folder / METADATA_FILE
     if not path.is_file():
         return
-    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
+    # Not `splitlines`, which also splits at characters that JSON allows within a string.
+    for number, line in enumerate(path.read_text(encoding="utf-8-sig").split("\n"), start=1):
         if not line.strip():
             continue
         try:
