@@ -86,6 +86,7 @@ CHOSEN_ON, CONFIRMED_ON = ("finance", "wikitexts"), "chatlogs"
 SIZES = (12_000, 1_000_000)
 SMALL, LARGE = 100, 100_000  # leaves of a source
 HITS, DIMENSION, REPEATS = 60, 384, 40
+LEAVES = {"field": "meta.unit", "operator": "==", "value": "leaf"}
 WORDS = ["refund", "order", "parcel", "account", "member", "device", "battery", "invoice", "manual", "sensor"]
 
 Corpus = dict[str, str]
@@ -121,7 +122,7 @@ def main() -> None:
         [f"{datetime.date.today()}, {platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}"],
         [", ".join(f"{name} {version(name)}" for name in PACKAGES), ""],
         *(quality(name, arguments.folder, arguments.cache, plot) for name in SETS if name in arguments.only),
-        speed(arguments.cache) if "speed" in arguments.only else (),
+        speed(arguments.folder, arguments.cache) if "speed" in arguments.only else (),
     ):
         print(line, flush=True)
         lines.append(line)
@@ -307,39 +308,53 @@ def labelled(text: str, gold: list[tuple[str, Span]]) -> Question:
     return Question(text, frozenset(sources), spans)
 
 
-def speed(cache: Path) -> Iterator[str]:
+def speed(folder: Path, cache: Path) -> Iterator[str]:
     yield f"from {HITS} hits to 4,000 characters on the embedded engine: milliseconds, and leaves looked at"
-    yield f"{'leaves':>10}{'of a source':>13}{'hits':>15}{'p50':>8}{'p95':>8}{'CPU p50':>9}{'pool':>6}"
+    yield f"{'leaves':>10}{'of a source':>13}{'hits':>24}{'p50':>8}{'p95':>8}{'CPU p50':>9}{'pool':>6}"
+    for name, read in SETS.items():
+        corpus, questions = read(folder)
+        pipeline = load_pipeline("packed", index=indexed(corpus, cache / name))
+        packer = pipeline.get_component("packer")
+        asked = [question.text for question in questions[:: len(questions) // REPEATS]]
+        outputs = [(text, run_pipeline(pipeline, text)) for text in asked]
+        calls = [(text, one["retriever"]["documents"], one["embedder"]["embedding"]) for text, one in outputs]
+        leaves = packer.document_store.count_documents_by_filter(LEAVES)
+        yield f"{leaves:>10,}{leaves // len(corpus):>13,}{f'of {name}':>24}{timed(packer, calls)}"
     for leaves in SIZES:
         store = synthetic(leaves, cache)
         half = leaves // 2
         for first, of_a_source in ((0, SMALL), (half, min(LARGE, half))):
             for groups in (HITS, HITS // 4):
-                yield timed(store, leaves, range(first, first + half), of_a_source, groups)
+                apart = "all apart" if groups == HITS else f"in {groups} places"
+                calls = list(made_up(store, leaves, range(first, first + half), groups))
+                yield f"{leaves:>10,}{of_a_source:>13,}{apart:>24}{timed(ContextPacker(store), calls)}"
     yield f"load of the machine at the end: {os.getloadavg()[0]:.1f}"
 
 
-def timed(store: QdrantEdgeDocumentStore, leaves: int, among: range, of_a_source: int, groups: int) -> str:
-    """Time the packing of hits in so many places."""
-    packer = ContextPacker(store)
-    chance, clock, processor, pools = random.Random(1), [], [], []
+def timed(packer: ContextPacker, calls: Sequence[tuple[str, list[Document], list[float]]]) -> str:
+    """Time the packing of some hits, each with their question and its vector."""
+    clock, processor = [], []
+    for query, hits, vector in calls:
+        now, now_processor = time.perf_counter(), time.process_time()
+        packer.run(query, hits, vector)
+        clock.append(1e3 * (time.perf_counter() - now))
+        processor.append(1e3 * (time.process_time() - now_processor))
+    pools = [len(ids_around(hits, packer.reach, packer.pool_size)) for _, hits, _ in calls]
+    return f"{median(clock):8.1f}{quantiles(clock, n=20)[-1]:8.1f}{median(processor):9.1f}{median(pools):6.0f}"
+
+
+def made_up(
+    store: QdrantEdgeDocumentStore, leaves: int, among: range, groups: int
+) -> Iterator[tuple[str, list[Document], list[float]]]:
+    """Make up questions with hits in so many places."""
+    chance = random.Random(1)
     for _ in range(REPEATS):
         places: dict[int, None] = {}
         for start in chance.sample(among[:-12], groups):
             places |= dict.fromkeys(chance.sample(range(start, start + 12), HITS // groups))
         hits = store.get_documents_by_id([address(place, leaves)[0] for place in places], return_embedding=False)
         vector = np.random.default_rng(0).standard_normal(DIMENSION).tolist()
-        query = " ".join(chance.sample(WORDS, 5))
-        now, now_processor = time.perf_counter(), time.process_time()
-        packer.run(query, hits, vector)
-        clock.append(1e3 * (time.perf_counter() - now))
-        processor.append(1e3 * (time.process_time() - now_processor))
-        pools.append(len(ids_around(hits, packer.reach, packer.pool_size)))
-    apart = "all apart" if groups == HITS else f"in {groups} places"
-    return (
-        f"{leaves:>10,}{of_a_source:>13,}{apart:>15}{median(clock):8.1f}{quantiles(clock, n=20)[-1]:8.1f}"
-        f"{median(processor):9.1f}{median(pools):6.0f}"
-    )
+        yield " ".join(chance.sample(WORDS, 5)), hits, vector
 
 
 def synthetic(leaves: int, cache: Path) -> QdrantEdgeDocumentStore:

@@ -182,8 +182,9 @@ def lexical_scores(query: str, pool: Pool, scales: Sequence[int]) -> np.ndarray:
     frequencies = (counts > 0).sum(axis=0)
     weights = np.log(1 + (size - frequencies + 0.5) / (frequencies + 0.5))
     scores = np.zeros(size)
-    around = [(pool.around(counts, radius), pool.around(lengths, radius)) for radius in scales]
-    for near, length in [(counts, lengths), *around]:
+    both = np.column_stack([counts, lengths])
+    for sums in [both, *(pool.around(both, radius) for radius in scales)]:
+        near, length = sums[:, :-1], sums[:, -1]
         norm = K1 * (1 - B + B * length / max(length.sum() / max(size, 1), 1.0))
         scores += (weights * near * (K1 + 1) / (near + norm[:, None])).sum(axis=1)
     return scores
@@ -195,6 +196,8 @@ def words_of(text: str) -> list[str]:
     words: list[str] = folded.translate(_GAPS).split() if folded.isascii() else _WORD.findall(folded)
     if "_" in text or _HUMP.search(text):
         for name in _WORD.findall(text):
+            if name.islower() and "_" not in name:
+                continue
             parts = _JOINT.split(name)
             words += [part.casefold() for part in parts if part and len(parts) > 1]
     return words
