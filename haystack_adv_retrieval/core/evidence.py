@@ -174,11 +174,14 @@ def lexical_scores(query: str, pool: Pool, scales: Sequence[int]) -> np.ndarray:
     :param scales: Radii of the surroundings.
     :returns: A score a leaf.
     """
-    terms = list(dict.fromkeys(words_of(query)))
+    columns = {term: column for column, term in enumerate(dict.fromkeys(words_of(query)))}
     size = len(pool.texts)
     lengths = np.array([len(leaf) for leaf in pool.words], dtype=float)
-    counts = np.array([[leaf.count(term) for term in terms] for leaf in pool.words], dtype=float)
-    counts = counts.reshape(size, len(terms))
+    counts = np.zeros((size, len(columns)))
+    for row, leaf in enumerate(pool.words):
+        for word in leaf:
+            if word in columns:
+                counts[row, columns[word]] += 1
     frequencies = (counts > 0).sum(axis=0)
     weights = np.log(1 + (size - frequencies + 0.5) / (frequencies + 0.5))
     scores = np.zeros(size)
