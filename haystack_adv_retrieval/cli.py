@@ -23,7 +23,6 @@ from haystack.document_stores.errors import DocumentStoreError
 from haystack.errors import FilterError
 from huggingface_hub.utils.tqdm import disable_progress_bars
 from rich.console import Console
-from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, Task, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
@@ -38,7 +37,7 @@ from haystack_adv_retrieval.indexing.maintenance import prune, status
 from haystack_adv_retrieval.pipelines import DEFAULT_PATTERN, PATTERNS, load_pipeline, retrieve
 
 app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False, help=__doc__)
-console = Console(highlight=False)
+console = Console(highlight=False, markup=False)  # names and texts may hold brackets
 
 # Haystack's errors about the component in which something else happened.
 _AROUND = (ComponentDeserializationError, ComponentError, DeserializationError, PipelineError, PipelineRuntimeError)
@@ -126,10 +125,10 @@ def index(
         )
     report.failures = found.failures | report.failures
     for source, reason in report.failures.items():
-        console.print(f"[red]failed[/red]  {escape(f'{_short(source)}: {reason}')}")
+        console.print(Text.assemble(("failed", "red"), f"  {_short(source)}: {reason}"))
     if found.passed_over:
         kinds = ", ".join(f"{count} {suffix or 'without a suffix'}" for suffix, count in found.passed_over.items())
-        console.print(f"passed over, since files of these types cannot be read: {escape(kinds)}")
+        console.print(f"passed over, since files of these types cannot be read: {kinds}")
     seconds = time.perf_counter() - started
     console.print(
         f"{report.added} added, {report.updated} updated, {report.skipped} unchanged, {report.deleted} deleted, "
@@ -155,7 +154,8 @@ def delete(
     wanted |= {prefix + Path(source).resolve().as_posix(): source for source in sources}
     deleted = [wanted[source_id] for source_id in delete_sources(_store(index), wanted)]
     for source in sources:
-        console.print(f"{'deleted' if source in deleted else '[red]not in the index[/red]'}  {source}")
+        outcome = "deleted" if source in deleted else ("not in the index", "red")
+        console.print(Text.assemble(outcome, f"  {source}"))
     if as_json:
         print(json.dumps({"deleted": deleted}))
     if len(set(deleted)) < len(set(sources)):
@@ -323,7 +323,7 @@ def _show(rank: int, document: Document) -> None:
     meta, text = document.meta, document.content or ""
     place = [_short(meta.get(chunks.SOURCE_ID, "")), f"page {meta.get(chunks.PAGE, 1)}", meta.get(chunks.HEADINGS)]
     score = "" if document.score is None else f"  score {document.score:.4f}"
-    console.print(f"\n[bold]{rank}[/bold]  [cyan]{' · '.join(filter(None, place))}[/cyan]{score}")
+    console.print(Text.assemble("\n", (str(rank), "bold"), "  ", (" · ".join(filter(None, place)), "cyan"), score))
     body = Text(text.translate(_CONTROLS))
     offset = meta.get(chunks.START, 0)
     kept = meta.get(chunks.KEPT_SPANS)
@@ -354,7 +354,7 @@ def main() -> None:
         reason: BaseException = error
         while isinstance(reason, _AROUND) and reason.__cause__:
             reason = reason.__cause__
-        console.print(f"[red]Error:[/red] {escape(str(reason))}", highlight=False)
+        console.print(Text.assemble(("Error:", "red"), f" {reason}"))
         sys.exit(2)
 
 

@@ -93,6 +93,14 @@ def test_names_in_brackets_are_shown_as_they_are(notes: Path, tmp_path: Path):
     shown = call("index", notes, "absent[", "absent[/b]", "--to", tmp_path / "index", code=1).stdout
     assert "absent[/b]: no file matches" in " ".join(shown.split())
     assert "1 .[b]" in shown
+    (notes / "x[b].md").write_text("# The [/b] tag\nIt ends what is bold.\n")
+    call("index", notes, "--to", tmp_path / "index")
+    shown = "".join(
+        call("query", "What ends bold?", "--from", tmp_path / "index", "--pattern", "window").stdout.split()
+    )
+    assert "x[b].md" in shown
+    assert "The[/b]tag" in shown
+    assert "absent[/b]" in call("delete", "absent[/b]", "--from", tmp_path / "index", code=1).stdout
 
 
 def test_a_file_that_cannot_be_read_any_more_is_kept(notes: Path, tmp_path: Path):
