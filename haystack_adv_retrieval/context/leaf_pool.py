@@ -39,7 +39,8 @@ def ids_around(hits: Sequence[Document], reach: int, pool_size: int) -> list[str
         near = least + round((reach - least) * (1 - rank / len(hits)) ** 2)
         start, end = hit.meta[chunks.LEAF_START], hit.meta[chunks.LEAF_END]
         own, around = range(start, end), range(start - near, end + near)
-        ordinals = [*own[:pool_size], *around[: near + pool_size]]  # where the pool ends, the hit itself is in it
+        # Where the pool ends, the hit itself is in it.
+        ordinals = dict.fromkeys([*own[:pool_size], *around[: near + pool_size]])
         ids |= dict.fromkeys(chunks.leaf_ids(hit.meta, ordinals))
         if len(ids) >= pool_size:
             break
@@ -77,15 +78,14 @@ def pool_of(leaves: Sequence[Document], hits: Sequence[Document], length_unit: L
         start, end = hit.meta[chunks.LEAF_START], hit.meta[chunks.LEAF_END]
         inside = (sources == numbers.get(source_of(hit), -1)) & (ordinals >= start) & (ordinals < end)
         ranks[inside] = np.maximum(ranks[inside], 1 - rank / len(hits))
-    dimensions = {len(leaf.embedding) if leaf.embedding else 0 for leaf in leaves}
+    embeddings = [leaf.embedding or [] for leaf in leaves]
+    dimensions = set(map(len, embeddings))
     return Pool(
         sources=sources,
         ordinals=ordinals,
         sections=numbered([(*source_of(leaf), leaf.meta.get(chunks.HEADINGS)) for leaf in leaves]),
         lengths=np.array([length_of(text, length_unit) for text in texts], dtype=int),
         texts=texts,
-        vectors=matrix([leaf.embedding or [] for leaf in leaves])
-        if len(dimensions) == 1 and 0 not in dimensions
-        else None,
+        vectors=matrix(embeddings) if len(dimensions) == 1 and 0 not in dimensions else None,
         ranks=ranks,
     )
