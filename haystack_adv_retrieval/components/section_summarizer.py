@@ -12,6 +12,7 @@ from haystack_adv_retrieval.calls import Steps, drive, drive_async
 from haystack_adv_retrieval.context.budgets import length_of
 from haystack_adv_retrieval.context.results import check_at_least, check_choice
 from haystack_adv_retrieval.core import chunks
+from haystack_adv_retrieval.core.evidence import unit
 from haystack_adv_retrieval.core.sentences import sentence_spans
 from haystack_adv_retrieval.core.summaries import central_sentences, word_vectors
 from haystack_adv_retrieval.llm.asking import Reply, ask_many, helper_model, prepare, read_text, release
@@ -260,8 +261,7 @@ class SectionSummarizer:
         embedded = [leaf for leaf in inside if leaf is not None]
         if embedded and len(embedded) == len(inside) and all(_is_sentence(leaf) for leaf in embedded):
             sentences = [leaf.content or "" for leaf in embedded]
-            vectors = np.array([leaf.embedding for leaf in embedded])
-            vectors /= np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
+            vectors = unit(np.array([leaf.embedding for leaf in embedded]))
         else:
             sentences = [span.text(text) for span in sentence_spans(text)]
             vectors = word_vectors(sentences)

@@ -8,6 +8,8 @@ from zlib import crc32
 
 import numpy as np
 
+from haystack_adv_retrieval.core.evidence import unit
+
 _WORD = re.compile(r"\w+")
 _COLUMNS = 4096  # words are hashed, so that the size does not grow with the vocabulary
 
@@ -52,5 +54,4 @@ def word_vectors(sentences: Sequence[str]) -> np.ndarray:
     for row, words in enumerate(counts):
         for word, frequency in words.items():
             vectors[row, crc32(word.encode()) % _COLUMNS] += frequency * math.log(1 + len(sentences) / spread[word])
-    vectors /= np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
-    return vectors
+    return unit(vectors)
