@@ -2,10 +2,11 @@
 What compression keeps: patterns alone and compressed, beside other libraries on the same parents, in one run.
 
 Chroma's chunking evaluation (https://github.com/brandonstarxel/chunking_evaluation), as in context.py. The results of
-each pattern are cut at the budget as they are, and compressed to the same budget; the packer chooses from the same hits
-with the same budget. LangChain's EmbeddingsFilter and LlamaIndex's SentenceEmbeddingOptimizer get the same parents; the
-strategies of these libraries that context.py finds best get the same texts. The settings were chosen on two of the
-three labelled texts and confirmed on the third, and those about headings on documentation pages, as in packing.py.
+each pattern are cut at the budget as they are, and compressed to the same budget: in whole sentences and, "to fit",
+with the last one cut. The packer chooses from the same hits with the same budget. LangChain's EmbeddingsFilter and
+LlamaIndex's SentenceEmbeddingOptimizer get the same parents; the strategies of these libraries that context.py finds
+best get the same texts. The settings were chosen on two of the three labelled texts and confirmed on the third, and
+those about headings on documentation pages, as in packing.py.
 
     pip install -e ".[offline,files]" -r benchmarks/requirements.txt
     python benchmarks/compression.py FOLDER --output benchmarks/results/compression.txt
@@ -65,9 +66,12 @@ LEAVES = {"field": "meta.unit", "operator": "==", "value": "leaf"}
 VARIANTS: list[dict[str, Any]] = [
     {},
     *({"lexical_weight": weight} for weight in (0.0, 0.4, 1.2)),
-    *({"scales": scales} for scales in ([], [2, 6], [1, 3, 9], [4, 20])),
+    *({"scales": scales} for scales in ([], [2, 6], [2, 6, 20], [2, 6, 18, 54], [1, 3, 9, 27])),
     {"keep_antecedents": False},
+    {"cut_to_fit": True},
 ]
+# For a budget that is to be full, as where contexts of any kind are cut at it.
+TO_FIT: dict[str, Any] = {"keep_antecedents": False, "cut_to_fit": True}
 ABOUT_HEADINGS: list[dict[str, Any]] = [
     {},
     {"section_weight": 0.0},
@@ -170,11 +174,13 @@ def patterns(
 ) -> Iterator[str]:
     """Each pattern alone and compressed, and the peers; then what compression adds, and the lead over the best peer."""
     compressor, packer = Compressor(document_store=store), ContextPacker(store)
+    to_fit = Compressor(document_store=store, **TO_FIT)
     results: dict[str, dict[int, list[Scores]]] = defaultdict(dict)
     for budget in BUDGETS:
         for pattern in GIVEN:
             results[pattern][budget] = [scores(one.question, one.results[pattern], budget) for one in asked]
             results[f"{pattern}, compressed"][budget] = [compressed(compressor, one, pattern, budget) for one in asked]
+        results["parent, compressed to fit"][budget] = [compressed(to_fit, one, "parent", budget) for one in asked]
         results["packed"][budget] = [packed(packer, one, budget) for one in asked]
     for name, strategy in peers(corpus, encoder).items():
         found = [strategy(one) for one in asked]
@@ -194,7 +200,8 @@ def patterns(
         budget: max((name for name in results if name not in ours), key=lambda name: recall(results[name][budget]))
         for budget in BUDGETS
     }
-    yield from differences(results, "parent, compressed", best)
+    for name in ("parent, compressed", "parent, compressed to fit"):
+        yield from differences(results, name, best)
     yield from differences(results, "parent, compressed", dict.fromkeys(BUDGETS, "packed"))
 
 
@@ -227,7 +234,7 @@ def differences(results: dict[str, dict[int, list[Scores]]], name: str, others: 
         one, two = ([each.recall for each in results[key][budget]] for key in (name, other))
         result = compare(one, two)
         interval = f"{result.difference:+.3f} ({result.low:+.3f} to {result.high:+.3f})"
-        yield f"{budget:>6}  {name:<22}{interval:<30}against {other}"
+        yield f"{budget:>6}  {name:<27}{interval:<30}against {other}"
 
 
 def recall(some: Sequence[Scores]) -> float:

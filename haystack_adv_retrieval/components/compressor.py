@@ -71,11 +71,12 @@ class Compressor:
         threshold: float | None = None,
         top_k: int | None = None,
         min_sentences: int = 1,
-        scales: Sequence[int] = (2, 6, 20),
+        scales: Sequence[int] = (2, 4, 12, 36),
         lexical_weight: float = 0.8,
         section_weight: float = 3.0,
         context_sentences: int = 0,
         keep_antecedents: bool = True,
+        cut_to_fit: bool = False,
         separator: str = " … ",
         drop_irrelevant: bool = True,
         min_length: int = 0,
@@ -98,8 +99,9 @@ class Compressor:
         :param chat_generator: The model of `"llm"` and `"abstractive"`. None is the default model, see
             `haystack_adv_retrieval.llm.asking.helper_model`.
         :param max_length: Budget over all documents together. A budget that is smaller than the best sentence is
-            exceeded by that sentence. Documents that fit it together are left as they are, unless `threshold` or
-            `top_k` is set. Summaries, and documents that are left as they are, count too but are never cut.
+            exceeded by that sentence, unless `cut_to_fit` is set. Documents that fit it together are left as they are,
+            unless `threshold` or `top_k` is set. Summaries, and documents that are left as they are, count too but are
+            never cut.
         :param length_unit: Unit of lengths: `"character"`, `"word"` or `"token"`.
         :param threshold: The lowest similarity of a kept sentence to the question, itself included: the cosine of their
             vectors, or the score of the ranker. What lies above is ranked by more than that, see `scales`. Works
@@ -114,6 +116,9 @@ class Compressor:
         :param context_sentences: How many neighbours on each side of a kept sentence are kept too, if the budget
             allows.
         :param keep_antecedents: Keep what a kept sentence needs to be understood, if the budget allows.
+        :param cut_to_fit: Cut the best sentence that does not fit what is left of the budget, after a word, so that the
+            budget is full and never exceeded; else less relevant sentences that fit whole are kept instead. A tight
+            budget holds more evidence then, and one torn sentence.
         :param separator: Put where something was left out; between lines or paragraphs on a line of its own.
         :param drop_irrelevant: Drop documents of which nothing is kept; else the best sentence of each is kept,
             whatever its score, as far as the budget allows.
@@ -154,6 +159,7 @@ class Compressor:
         self.section_weight = float(section_weight)
         self.context_sentences = context_sentences
         self.keep_antecedents = keep_antecedents
+        self.cut_to_fit = cut_to_fit
         self.separator = separator
         self.drop_irrelevant = drop_irrelevant
         self.min_length = min_length
@@ -331,6 +337,7 @@ class Compressor:
             separator=self.separator,
             keep_antecedents=self.keep_antecedents,
             keep_each=not self.drop_irrelevant,
+            cut_to_fit=self.cut_to_fit,
             max_length=None if max_length is None else max_length - used,
             threshold=0.5 if self.method == "llm" else threshold,
             top_k=top_k,

@@ -47,7 +47,9 @@ def keep_best(
         **limits,
     )
     for number, (text, start) in enumerate(zip(texts, starts, strict=True)):
-        if kept := [index - start for index in chosen if candidates[index].text == number]:
+        if chosen.cut is not None and candidates[chosen.cut].text == number:
+            text.cut(chosen.cut - start, chosen.length, length_unit)
+        if kept := [index - start for index in chosen.indices if candidates[index].text == number]:
             text.keep(kept, separator, method)
 
 

@@ -10,7 +10,10 @@ from typing import Any
 import numpy as np
 from haystack import Document
 
+from haystack_adv_retrieval.context.budgets import LengthUnit, ruler_of
 from haystack_adv_retrieval.core import chunks
+from haystack_adv_retrieval.core.excerpts import excerpt
+from haystack_adv_retrieval.core.spans import Span
 from haystack_adv_retrieval.core.units import Unit
 from haystack_adv_retrieval.llm.asking import Reply
 
@@ -54,6 +57,14 @@ class Text:
     def sentences(self) -> list[str]:
         """The texts of the units."""
         return [unit.span.text(self.content) for unit in self.units]
+
+    def cut(self, index: int, max_length: int, unit: LengthUnit) -> None:
+        """Cut a unit to its first words."""
+        own = self.units[index]
+        sentence = own.span.text(self.content)
+        part = excerpt(sentence, Span(0, len(sentence)), max_length, ruler_of(sentence, unit))
+        span = Span(own.span.start + part.start, own.span.start + part.end)
+        self.units[index] = replace(own, span=span)
 
     def keep(self, indices: Sequence[int], separator: str, method: str) -> None:
         """Keep some of the units; all of the text, if it would not get shorter."""

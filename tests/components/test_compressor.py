@@ -267,6 +267,23 @@ def test_context_and_separator_are_as_asked_for() -> None:
     assert contents(result) == ["Aa one. Bb two. [...] Ff six. Gg seven."]
 
 
+def test_the_sentence_that_does_not_fit_is_cut_after_a_word_if_that_is_wanted() -> None:
+    given = [page("Aa one. Refunds are paid within fourteen days. Cc three dd four.")]
+    compressor = ranked(0.0, 0.8, 0.9, max_length=40, cut_to_fit=True)
+    (result,) = compressor.run("q", given)["documents"]
+    assert result.content == "Refunds are paid … Cc three dd four."
+    assert result.meta["kept_spans"] == [[8, 24], [47, 64]]
+    assert contents(compressor.run("q", given, max_length=9)) == ["Cc three"]
+    assert contents(ranked(0.0, 0.8, 0.9, max_length=40).run("q", given)) == ["Aa one. … Cc three dd four."]
+
+
+def test_words_and_tokens_are_cut_to_as_many_as_fit() -> None:
+    given = [page("Aa one. Refunds are paid within fourteen days. Cc three.")]
+    for unit, expected in (("word", "Refunds are paid"), ("token", "Refunds are")):
+        compressor = ranked(0.0, 0.9, 0.0, max_length=3, length_unit=unit, cut_to_fit=True)
+        assert contents(compressor.run("q", given)) == [expected]
+
+
 def test_an_extract_that_would_be_longer_than_its_text_is_not_made() -> None:
     (result,) = ranked(0.9, 0.0, 0.8, top_k=2, separator=" [something was left out here] ").run("q", [page()])[
         "documents"
@@ -308,10 +325,11 @@ TEXTS = st.lists(PIECES, max_size=15).map("".join)
     st.sampled_from(["character", "word", "token"]),
     st.sampled_from([" … ", " ", "\n", ""]),
     st.booleans(),
+    st.booleans(),
     st.integers(0, 1),
 )
 def test_extracts_are_slices_of_their_source_and_keep_to_the_budget(
-    texts: list[str], max_length: int, unit: Any, separator: str, drop: bool, context: int
+    texts: list[str], max_length: int, unit: Any, separator: str, drop: bool, cut: bool, context: int
 ) -> None:
     given = [Document(id=str(number), content=text) for number, text in enumerate(texts)]
     before = copy.deepcopy(given)
@@ -320,6 +338,7 @@ def test_extracts_are_slices_of_their_source_and_keep_to_the_budget(
         length_unit=unit,
         separator=separator,
         drop_irrelevant=drop,
+        cut_to_fit=cut,
         context_sentences=context,
         scales=[1],
     )
@@ -329,7 +348,7 @@ def test_extracts_are_slices_of_their_source_and_keep_to_the_budget(
     length = sum(length_of(one.content, unit) for one in result["documents"])
     # What is blank stays as it is, and a budget below the best sentence is exceeded by that sentence alone.
     kept = [one for one in result["documents"] if one.content.strip()]
-    assert length <= max_length or not kept or [len(one.meta["kept_spans"]) for one in kept] == [1]
+    assert length <= max_length or not kept or (not cut and [len(one.meta["kept_spans"]) for one in kept] == [1])
 
 
 @pytest.mark.parametrize("method", ["embedding", "reranker"])
