@@ -13,7 +13,8 @@ Structure = Literal["auto", "markdown", "plain"]
 Kind = Literal["heading", "paragraph", "item", "table", "code", "front_matter"]
 
 _FRONT_MATTER = re.compile(r"\A---[ \t]*\r?\n(?:.*\n)*?(?:---|\.\.\.)[ \t]*(?:\r?\n|\Z)")
-_NEWLINE = re.compile(r"\r\n?|\n")  # as Markdown knows it
+# As Markdown knows it, or a new page, which Markdown does not know.
+_NEWLINE = re.compile(r"(?:\r\n?|\n|\f)\f*")
 # Searched for in a text with a newline in front of it: a pattern that begins with a fixed character is found fast.
 _LOOKS_LIKE_MARKDOWN = re.compile(r"\n(?:#{1,6}[ \t]+\S|```|~~~|\|?[ \t]*:?-{3,}:?[ \t]*\|)")
 
@@ -61,7 +62,8 @@ def find_blocks(text: str, structure: Structure = "auto") -> list[Block]:
     :returns: Blocks that tile the text, in ascending order; none for a blank text.
     """
     if structure == "auto":
-        structure = "markdown" if _LOOKS_LIKE_MARKDOWN.search(f"\n{text}") or _FRONT_MATTER.match(text) else "plain"
+        lines = f"\n{text}".replace("\f", "\n")
+        structure = "markdown" if _LOOKS_LIKE_MARKDOWN.search(lines) or _FRONT_MATTER.match(text) else "plain"
     if structure == "plain":
         return [Block("paragraph", span) for span in paragraph_spans(text)]
     found = _markdown_blocks(text)
@@ -85,7 +87,7 @@ def _markdown_blocks(text: str) -> dict[int, tuple[Kind, int, str]]:
         found[0] = ("front_matter", 0, "")
         offset = front_matter.end()
     lines = [offset, *(match.end() for match in _NEWLINE.finditer(text, offset))]
-    tokens = _MARKDOWN.parse(text[offset:])
+    tokens = _MARKDOWN.parse(_NEWLINE.sub("\n", text[offset:]))
     for index, token in enumerate(tokens):
         kind = _KINDS.get(token.type)
         if kind is None or token.map is None:

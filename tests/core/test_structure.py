@@ -27,7 +27,7 @@ def test_blocks_tile_any_text(text, structure):
     check(text, structure)
 
 
-@given(st.text("#`~|->=.1 \n\r\tab", max_size=60))
+@given(st.text("#`~|->=.1 \n\r\t\fab", max_size=60))
 def test_blocks_tile_whatever_looks_like_markdown(text):
     check(text, "markdown")
 
@@ -70,6 +70,23 @@ def test_the_structure_does_not_depend_on_how_lines_end(end):
     text = "# One\n\ntext\n\n- item\n- item\n\n| a | b |\n|---|---|\n| 1 | 2 |\n\nTwo\n===\n"
     blocks = [(kind, content.replace(end, "\n")) for kind, content in kinds(text.replace("\n", end))]
     assert blocks == kinds(text)
+
+
+@pytest.mark.parametrize("structure", ["auto", "markdown"])
+@pytest.mark.parametrize("gap", ["\f", "\n\f", "\f\f", "\r\f", "\r\n\f"])
+def test_a_heading_may_open_a_page(structure, gap):
+    text = f"\f# One\n\nfirst{gap}## Two ##\fsecond"
+    assert [(block.kind, block.span.text(text), block.title) for block in find_blocks(text, structure)] == [
+        ("heading", "\f# One\n\n", "One"),
+        ("paragraph", f"first{gap}", ""),
+        ("heading", "## Two ##\f", "Two"),
+        ("paragraph", "second", ""),
+    ]
+
+
+def test_a_table_may_go_on_behind_a_page_break():
+    text = "| a | b |\n|---|---|\n| 1 | 2 |\n\f| 3 | 4 |\f| 5 | 6 |\n"
+    assert kinds(text) == [("table", text)]
 
 
 def test_a_quoted_heading_or_one_in_a_list_opens_no_section():
