@@ -162,7 +162,8 @@ class ContextPacker:
         :param query: The question.
         :param documents: Hits of any retriever, or results of another pattern, the most promising first.
         :param query_embedding: The question's vector, from the model of the index. Without it, or where the store gives
-            no vectors of its dimension back, leaves are judged by their words and the order of the hits.
+            no vectors of its dimension back, leaves are judged by their words and the order of the hits. A single leaf
+            without such a vector is judged by what stands around it, and by its words.
         :param max_length: Overrides the value of init.
         :param top_k: Overrides the value of init.
         :returns: `documents`: spans of the sources with the scores of their best leaves, from 0 to 1 within one answer;

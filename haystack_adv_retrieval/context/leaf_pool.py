@@ -1,5 +1,6 @@
 """The leaves around hits: which they are, and what packing has to know of them."""
 
+from collections import Counter
 from collections.abc import Hashable, Sequence
 from collections.abc import Set as AbstractSet
 
@@ -67,7 +68,7 @@ def pool_of(leaves: Sequence[Document], hits: Sequence[Document], length_unit: L
     :param leaves: The leaves, sorted by source and place.
     :param hits: The hits with leaves that they are around, the most promising first.
     :param length_unit: What the budget counts.
-    :returns: The pool, without vectors if the leaves have none or not all of one dimension.
+    :returns: The pool, with vectors of the dimension that most leaves have; without if they have none.
     """
     texts = [leaf.content or "" for leaf in leaves]
     numbers: dict[Hashable, int] = {}
@@ -78,14 +79,25 @@ def pool_of(leaves: Sequence[Document], hits: Sequence[Document], length_unit: L
         start, end = hit.meta[chunks.LEAF_START], hit.meta[chunks.LEAF_END]
         inside = (sources == numbers.get(source_of(hit), -1)) & (ordinals >= start) & (ordinals < end)
         ranks[inside] = np.maximum(ranks[inside], 1 - rank / len(hits))
-    embeddings = [leaf.embedding or [] for leaf in leaves]
-    dimensions = set(map(len, embeddings))
     return Pool(
         sources=sources,
         ordinals=ordinals,
         sections=numbered([(*source_of(leaf), leaf.meta.get(chunks.HEADINGS)) for leaf in leaves]),
         lengths=np.array([length_of(text, length_unit) for text in texts], dtype=int),
         texts=texts,
-        vectors=matrix(embeddings) if len(dimensions) == 1 and 0 not in dimensions else None,
+        vectors=_vectors(leaves),
         ranks=ranks,
     )
+
+
+def _vectors(leaves: Sequence[Document]) -> np.ndarray | None:
+    """Read the vectors of one dimension. What has none of it gets zeros, so that what is around it says where it is."""
+    rows = [leaf.embedding or [] for leaf in leaves]
+    numbers = Counter(map(len, rows))
+    del numbers[0]
+    if not numbers:
+        return None
+    [(dimension, number)] = numbers.most_common(1)
+    if number < len(rows):
+        rows = [row if len(row) == dimension else [0.0] * dimension for row in rows]
+    return matrix(rows)

@@ -229,6 +229,16 @@ def test_words_and_the_order_of_the_hits_decide_where_there_are_no_vectors(leave
         assert ContextPacker(bare, 60, reach=0).run("", hits, embedding)["documents"][0].content == hits[0].content
 
 
+@pytest.mark.parametrize("found", [None, [1.0, 0.0]])
+def test_a_leaf_without_a_vector_does_not_hide_those_of_the_others(leaves, found):
+    # No word of the question is in the texts, so only vectors can tell.
+    question = "Which year saw that dam rise?"
+    asked = QueryEmbedder().run(question)["embedding"]
+    partly = store_of([replace(leaf, embedding=found) if "14 days" in leaf.content else leaf for leaf in leaves])
+    [best] = ContextPacker(partly, 30).run(question, [hit(leaves, "14 days")], asked)["documents"]
+    assert best.content == "Our weir was built in 1911. "
+
+
 def test_a_vector_of_another_model_is_ignored_with_a_warning(store, leaves, caplog):
     documents = ContextPacker(store, 60).run("weir built", [hit(leaves, "14 days")], [1.0, 0.0])["documents"]
     assert "weir was built in 1911" in documents[0].content

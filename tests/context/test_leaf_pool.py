@@ -1,6 +1,9 @@
+from dataclasses import replace
+
+import pytest
 from trees import tree_of
 
-from haystack_adv_retrieval.context.leaf_pool import ids_around
+from haystack_adv_retrieval.context.leaf_pool import ids_around, pool_of
 from haystack_adv_retrieval.core import chunks
 
 TREE = tree_of("".join(f"Sentence {number} is here. " for number in range(60)), block_sizes=[900, 8])
@@ -29,3 +32,21 @@ def test_neighbours_stay_in_their_source_and_come_once():
 def test_the_first_hits_fill_the_pool():
     assert ordinals_around([30, 10], 2, pool_size=6) == [30, 28, 29, 31, 32, 10]
     assert ordinals_around([30, 10], 2, pool_size=1) == [30]
+
+
+@pytest.mark.parametrize(
+    ("given", "held"),
+    [
+        ([[1.0, 2.0], [3.0, 4.0]], [[1, 2], [3, 4]]),
+        ([None, [1.0, 2.0]], [[0, 0], [1, 2]]),
+        ([[1.0, 2.0], [5.0], [3.0, 4.0]], [[1, 2], [0, 0], [3, 4]]),
+        ([[5.0], None, None, [1.0, 2.0], [3.0, 4.0]], [[0, 0], [0, 0], [0, 0], [1, 2], [3, 4]]),
+    ],
+)
+def test_a_leaf_without_a_vector_of_the_others_dimension_gets_zeros(given, held):
+    leaves = [replace(leaf, embedding=vector) for leaf, vector in zip(TREE.leaves, given, strict=False)]
+    assert pool_of(leaves, leaves[:1], "character").vectors.tolist() == held
+
+
+def test_leaves_without_vectors_give_a_pool_without():
+    assert pool_of(TREE.leaves[:3], TREE.leaves[:1], "character").vectors is None
