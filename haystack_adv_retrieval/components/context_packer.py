@@ -9,7 +9,7 @@ from haystack.document_stores.types import DocumentStore
 
 from haystack_adv_retrieval.calls import Steps, drive, drive_async
 from haystack_adv_retrieval.context.budgets import LengthUnit, cut, length_of
-from haystack_adv_retrieval.context.leaf_pool import has_leaves, ids_around, lost_leaves, pool_of, source_of
+from haystack_adv_retrieval.context.leaf_pool import has_leaves, ids_around, lost_leaves, pool_of, reach_of, source_of
 from haystack_adv_retrieval.context.results import (
     best_of_each,
     by_score,
@@ -282,7 +282,7 @@ class ContextPacker:
         span = Span(pieces[0].meta[chunks.START], pieces[-1].meta[chunks.END])
         best = max(run, key=lambda index: scores[index])
         document = fuse(pieces, span, leaves[best])
-        near = [hit for hit in hits if self._reaches(hit, document)]
+        near = [hit for rank, hit in enumerate(hits) if _reaches(hit, reach_of(rank, len(hits), self.reach), document)]
         inside = [hit for hit in near if (own := extent_of(hit.meta)) and own.overlaps(span)]
         meta = copy.deepcopy(document.meta) | {
             chunks.MATCHED_SPANS: hit_spans(inside or [replace(leaves[best], score=float(scores[best]))]),
@@ -290,10 +290,11 @@ class ContextPacker:
         }
         return replace(document, meta=meta, score=float(scores[best]))
 
-    def _reaches(self, hit: Document, document: Document) -> bool:
-        start, end = hit.meta[chunks.LEAF_START] - self.reach, hit.meta[chunks.LEAF_END] + self.reach
-        touches = start < document.meta[chunks.LEAF_END] and document.meta[chunks.LEAF_START] < end
-        return touches and source_of(hit) == source_of(document)
+
+def _reaches(hit: Document, reach: int, document: Document) -> bool:
+    start, end = hit.meta[chunks.LEAF_START] - reach, hit.meta[chunks.LEAF_END] + reach
+    touches = start < document.meta[chunks.LEAF_END] and document.meta[chunks.LEAF_START] < end
+    return touches and source_of(hit) == source_of(document)
 
 
 def _as_read(documents: list[Document]) -> list[Document]:

@@ -26,18 +26,14 @@ def ids_around(hits: Sequence[Document], reach: int, pool_size: int) -> list[str
     """
     Compute the ids of the leaves of hits and of those around them.
 
-    The earlier a hit comes, the more of its surroundings may be worth reading.
-
     :param hits: Hits with leaves, the most promising first.
-    :param reach: How many leaves on each side of the first hit. It falls with the square of the rest of the list, to
-        one leaf on each side of the last hit.
+    :param reach: How many leaves on each side of the first hit; fewer of later ones, as `reach_of` tells.
     :param pool_size: How many ids at most.
     :returns: Distinct ids, those of the first hit first, its own before those around it.
     """
     ids: dict[str, None] = {}
-    least = min(reach, 1)
     for rank, hit in enumerate(hits):
-        near = least + round((reach - least) * (1 - rank / len(hits)) ** 2)
+        near = reach_of(rank, len(hits), reach)
         start, end = hit.meta[chunks.LEAF_START], hit.meta[chunks.LEAF_END]
         own, around = range(start, end), range(start - near, end + near)
         # Where the pool ends, the hit itself is in it.
@@ -46,6 +42,19 @@ def ids_around(hits: Sequence[Document], reach: int, pool_size: int) -> list[str
         if len(ids) >= pool_size:
             break
     return list(ids)[:pool_size]
+
+
+def reach_of(rank: int, count: int, reach: int) -> int:
+    """
+    Tell how many leaves on each side a hit brings: the earlier it comes, the more may be worth reading.
+
+    :param rank: The place of the hit, from 0.
+    :param count: How many hits there are.
+    :param reach: The reach of the first hit.
+    :returns: Its own reach. It falls with the square of the rest of the list, but not below one leaf on each side.
+    """
+    least = min(reach, 1)
+    return least + round((reach - least) * (1 - rank / count) ** 2)
 
 
 def lost_leaves(hit: Document, missing: AbstractSet[str], pool_size: int) -> list[str]:

@@ -150,6 +150,16 @@ def test_a_span_without_a_hit_says_what_in_it_matched_and_where_it_came_from(sto
     assert best.meta[chunks.EXPANDED_FROM] == [found.id]
 
 
+def test_a_span_came_from_hits_that_reach_it_themselves():
+    tree = tree_of("".join(f"This is sentence {number}. " for number in range(40)), block_sizes=[900, 8])
+    first, last = tree.leaves[10], tree.leaves[20]
+    packer = ContextPacker(store_of(tree.all), 30, reach=8)
+    for number, origins in [(13, [first]), (16, [first]), (17, [first, last]), (23, [last])]:
+        results = packer.run(str(number), [first, last])["documents"]
+        assert [result.content for result in results] == [f"This is sentence {number}. "]
+        assert results[0].meta[chunks.EXPANDED_FROM] == [origin.id for origin in origins]
+
+
 def test_the_floor_gives_easy_questions_less(store, leaves, vector):
     hits = [hit(leaves, "14 days"), hit(leaves, "Green tea")]
     lengths = [

@@ -3,7 +3,7 @@ from dataclasses import replace
 import pytest
 from trees import tree_of
 
-from haystack_adv_retrieval.context.leaf_pool import ids_around, pool_of
+from haystack_adv_retrieval.context.leaf_pool import ids_around, pool_of, reach_of
 from haystack_adv_retrieval.core import chunks
 
 TREE = tree_of("".join(f"Sentence {number} is here. " for number in range(60)), block_sizes=[900, 8])
@@ -18,6 +18,14 @@ def test_later_hits_bring_fewer_of_their_neighbours():
     assert sorted(ordinals_around([30], 3)) == [*range(27, 34)]
     assert sorted(ordinals_around([10, 30], 5)) == [*range(5, 16), *range(28, 33)]
     assert sorted(ordinals_around([10, 30, 50], 10)) == [*range(21), *range(25, 36), *range(48, 53)]
+
+
+@pytest.mark.parametrize(
+    ("reach", "count", "reaches"),
+    [(0, 3, [0, 0, 0]), (1, 3, [1, 1, 1]), (5, 2, [5, 2]), (10, 3, [10, 5, 2]), (2, 4, [2, 2, 1, 1])],
+)
+def test_the_reach_falls_along_the_hits(reach, count, reaches):
+    assert [reach_of(rank, count, reach) for rank in range(count)] == reaches
 
 
 def test_no_reach_brings_no_neighbours():
