@@ -29,6 +29,7 @@ from rich.text import Text
 from haystack_adv_retrieval.components.section_summarizer import SectionSummarizer
 from haystack_adv_retrieval.components.self_query_filter_builder import SelfQueryFilterBuilder
 from haystack_adv_retrieval.core import chunks
+from haystack_adv_retrieval.core.lineage import extent_of
 from haystack_adv_retrieval.document_stores.qdrant_edge_document_store import QdrantEdgeDocumentStore
 from haystack_adv_retrieval.evaluation.cli import register
 from haystack_adv_retrieval.indexing.documents import IndexReport, delete_sources, index_documents
@@ -224,7 +225,7 @@ def query(
         if understood["report"]["filters"] != understood["filters"]:
             console.print(f"relaxed   since nothing was found with {json.dumps(understood['filters'])}")
     for rank, document in enumerate(documents, start=1):
-        _show(rank, document)
+        _show(rank, document, store)
     if not documents:
         console.print("Nothing was found.")
 
@@ -318,22 +319,26 @@ def _plain(document: Document) -> dict[str, Any]:
     return {"id": document.id, "content": document.content, "score": document.score, "meta": document.meta}
 
 
-def _show(rank: int, document: Document) -> None:
+def _show(rank: int, document: Document, store: QdrantEdgeDocumentStore) -> None:
     """Print a result: where it is from, the hit that was found, and the text that is handed over around it."""
     meta, text = document.meta, document.content or ""
     place = [_short(meta.get(chunks.SOURCE_ID, "")), f"page {meta.get(chunks.PAGE, 1)}", meta.get(chunks.HEADINGS)]
     score = "" if document.score is None else f"  score {document.score:.4f}"
     console.print(Text.assemble("\n", (str(rank), "bold"), "  ", (" · ".join(filter(None, place)), "cyan"), score))
     body = Text(text.translate(_CONTROLS))
-    offset = meta.get(chunks.START, 0)
-    kept = meta.get(chunks.KEPT_SPANS)
-    for start, end, _ in [] if kept else meta.get(chunks.MATCHED_SPANS, []):
-        body.stylize("bold black on yellow", max(0, start - offset), max(0, end - offset))
-    matched = meta.get(chunks.MATCHED_SPANS) or []
-    if matched and not kept:
-        start, end, _ = matched[0]
-        found = body.plain[max(0, start - offset) : max(0, end - offset)].strip()
-        console.print(Text.assemble(("found  ", "dim"), (found, "yellow")))
+    matched, offset = meta.get(chunks.MATCHED_SPANS) or [], meta.get(chunks.START, 0)
+    found = ""
+    if matched and meta.get(chunks.COMPRESSION, "none") == "none":
+        spans = [(max(0, start - offset), max(0, end - offset)) for start, end, _ in matched]
+        for span in spans:
+            body.stylize("bold black on yellow", *span)
+        found = body.plain[slice(*spans[0])]
+    elif matched:  # the hit may have been left out, and what is kept has moved
+        hits = store.get_documents_by_id(meta.get(chunks.EXPANDED_FROM, []), return_embedding=False)
+        best = next((hit for hit in hits if extent_of(hit.meta) == tuple(matched[0][:2])), Document(content=""))
+        found = (best.content or "").translate(_CONTROLS)
+    if found:
+        console.print(Text.assemble(("found  ", "dim"), (found.strip(), "yellow")))
     console.print(Text.assemble(("read   ", "dim"), f"{len(text)} characters"))
     body.rstrip()
     console.print(body)
