@@ -84,13 +84,16 @@ def index(
     """
     Bring an index in step with files. What did not change costs nothing.
 
-    Exits with 1 if something could not be read or indexed; everything else is indexed nevertheless.
+    Exits with 1 if something could not be read or indexed; everything else is indexed nevertheless. Where there is no
+    file of a type that can be read, no index is made.
     """
     started = time.perf_counter()
     found = find_files(paths, include or ["*"])
-    if not (found.files or found.scope):
+    # A folder may have become empty since it was indexed, but no index begins with it.
+    if not (found.files or (found.scope and _is_index(to))):
         reasons = [f"{path}: {reason}" for path, reason in found.failures.items()]
-        raise ValueError("; ".join(reasons) or "no file of a type that can be read matches --include")
+        nothing = "matches --include" if include else f"is in {', '.join(paths)}"
+        raise ValueError("; ".join(reasons) or f"no file of a type that can be read {nothing}")
     overrides = _settings(settings)
     if namespace is not None:
         overrides["splitter.namespace"] = namespace
@@ -232,9 +235,13 @@ def query(
 
 def _store(folder: Path) -> QdrantEdgeDocumentStore:
     """Open an index that exists; another folder should not become an empty index."""
-    if not (folder / "shard").is_dir():
+    if not _is_index(folder):
         raise FileNotFoundError(f"There is no index in {folder}. Make one with: adv-retrieval index PATH --to {folder}")
     return QdrantEdgeDocumentStore(str(folder))
+
+
+def _is_index(folder: Path) -> bool:
+    return (folder / "shard").is_dir()
 
 
 def _settings(given: list[str] | None) -> dict[str, Any]:

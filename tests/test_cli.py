@@ -85,7 +85,20 @@ def test_an_index_of_nothing_is_not_made(notes: Path, tmp_path: Path):
     for pattern in ("*.rst", "*.png"):
         result = call("index", notes, "--include", pattern, "--to", tmp_path / "index", code=1)
         assert "matches --include" in str(result.exception)
+    for name in ("tea.md", "deep/rye.txt"):
+        (notes / name).unlink()
+    result = call("index", notes, "--to", tmp_path / "index", code=1)
+    assert str(result.exception) == f"no file of a type that can be read is in {notes}"
     assert not (tmp_path / "index").exists()
+
+
+def test_a_folder_that_became_empty_deletes_nothing_by_itself(notes: Path, tmp_path: Path):
+    index = tmp_path / "index"
+    data("index", notes, "--to", index)
+    (notes / "deep" / "rye.txt").unlink()
+    report = data("index", notes / "deep", "--to", index, "--delete-missing")
+    assert (report["deleted"], report["failures"], len(report["notes"])) == (0, {}, 1)
+    assert data("index", notes, "--to", index, "--delete-missing")["deleted"] == 1
 
 
 def test_names_in_brackets_are_shown_as_they_are(notes: Path, tmp_path: Path):
@@ -165,6 +178,7 @@ def test_self_querying_tells_when_a_filter_had_to_be_relaxed(handbook_index: Pat
         (["status", "--from", "."], "There is no index in ."),
         (["query", " ", "--from", "INDEX"], "question must not be empty"),
         (["index", "absent.md", "*.rst", "--to", "new"], "absent.md: there is no such file or folder; *.rst: no file"),
+        (["index", "notes", "", "--to", "new"], "paths must not be empty, got ['notes', '']"),
         (["query", "x", "--from", "INDEX", "--pattern", "parents"], "There is no pipeline 'parents'"),
         (["query", "x", "--from", "INDEX", "--filter", "{"], "--filter must be JSON"),
         (
@@ -174,7 +188,7 @@ def test_self_querying_tells_when_a_filter_had_to_be_relaxed(handbook_index: Pat
         (["query", "x", "--from", "INDEX", "--set", "top_k"], "component.parameter=value"),
         (["query", "x", "--from", "INDEX", "--set", "packer.nope=1"], "unexpected keyword argument 'nope'"),
         (
-            ["index", ".", "--to", "new", "--set", "splitter.block_sizes=[6,60]"],
+            ["index", "a.md", "--to", "new", "--set", "splitter.block_sizes=[6,60]"],
             "block_sizes must go from coarse to fine",
         ),
     ],
@@ -190,6 +204,7 @@ def test_a_mistake_is_one_line(
     from haystack_adv_retrieval import cli
 
     monkeypatch.chdir(tmp_path)
+    Path("a.md").write_text("Tea.", encoding="utf-8")
     arguments = [str(handbook_index) if argument == "INDEX" else argument for argument in arguments]
     monkeypatch.setattr("sys.argv", ["adv-retrieval", *arguments])
     with pytest.raises(SystemExit) as stop:

@@ -57,7 +57,10 @@ def find_files(paths: Sequence[str], include: Sequence[str] = ("*",)) -> Folders
     :param paths: Files, folders (searched at every depth, but not in hidden files and folders) and glob patterns.
     :param include: Patterns of which a file's name or its path below the folder has to match one.
     :returns: What was found. A path that does not exist, and a named file of a type that cannot be read, is a failure.
+    :raises ValueError: If a path is empty, which would mean the current folder.
     """
+    if "" in paths:
+        raise ValueError(f"paths must not be empty, got {list(paths)!r}")
     found = Folders()
     files: set[Path] = set()
     below: set[Path] = set()
