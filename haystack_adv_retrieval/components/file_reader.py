@@ -1,8 +1,11 @@
 import asyncio
+import logging
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 from haystack import Document, component
@@ -11,6 +14,10 @@ from haystack.dataclasses import ByteStream
 from haystack_adv_retrieval.core import chunks
 
 FOLDER_VARIABLE = "ADV_RETRIEVAL_FILES"
+
+# Haystack's converters and what they use log several lines about a broken file, some with its bytes.
+_NOISY = [logging.getLogger(name) for name in ("haystack.components.converters", "pypdf", "trafilatura")]
+_SILENCE = Lock()
 
 
 @component
@@ -101,7 +108,8 @@ class FileReader:
                 return stream.data.decode(self.encoding)
             except UnicodeDecodeError as error:
                 raise ValueError(f"the file is not text in the encoding {self.encoding!r}") from error
-        documents = make_converter().run(sources=[stream])["documents"] if stream.data else []
+        with _silence():
+            documents = make_converter().run(sources=[stream])["documents"] if stream.data else []
         if not documents:
             raise ValueError(f"no text could be read from this {suffix} file")
         return documents[0].content or ""
@@ -111,6 +119,20 @@ class FileReader:
         if folder is not None and not (folder and path.is_relative_to(Path(folder).resolve())):
             raise ValueError("files from here may not be read")
         return path
+
+
+@contextmanager
+def _silence() -> Iterator[None]:
+    """Say nothing about a file but why it failed. One at a time, so that every level is put back as it was."""
+    with _SILENCE:
+        levels = [logger.level for logger in _NOISY]
+        for logger in _NOISY:
+            logger.setLevel(logging.CRITICAL + 1)
+        try:
+            yield
+        finally:
+            for logger, level in zip(_NOISY, levels, strict=True):
+                logger.setLevel(level)
 
 
 def _name(source: str | Path | ByteStream) -> str:

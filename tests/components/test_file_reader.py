@@ -1,5 +1,7 @@
 """What is read of files and uploads, and from where."""
 
+import logging
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -55,6 +57,19 @@ def test_only_files_of_the_folder_are_read(folder: Path, monkeypatch: pytest.Mon
     monkeypatch.setenv("ADV_RETRIEVAL_FILES", "")
     assert reasons(FileReader().run(sources=[inside])) == ["files from here may not be read"]
     assert len(reader.run(sources=[inside])["documents"]) == 1
+
+
+def test_libraries_are_silent_about_a_broken_file_and_only_then(caplog: pytest.LogCaptureFixture) -> None:
+    broken = {".pdf": b"%PDF-1.4 nothing more", ".docx": b"no archive", ".html": b"\xff\x00"}
+    loggers = [logging.getLogger(name) for name in ("pypdf", "trafilatura", "haystack.components.converters")]
+    caplog.set_level(logging.ERROR, logger="pypdf")
+    levels = [logger.level for logger in loggers]
+    sources: list = [ByteStream(data, meta={"source_id": f"a{suffix}"}) for suffix, data in broken.items()]
+    with ThreadPoolExecutor(4) as threads:
+        for result in threads.map(lambda _: FileReader().run(sources=sources), range(8)):
+            assert reasons(result) == [f"no text could be read from this {suffix} file" for suffix in broken]
+    assert caplog.text == ""
+    assert [logger.level for logger in loggers] == levels
 
 
 async def test_async_gives_the_same(folder: Path) -> None:
