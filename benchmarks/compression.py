@@ -32,7 +32,7 @@ os.environ["HAYSTACK_TELEMETRY_ENABLED"] = "False"
 
 import peers_langchain
 import peers_llamaindex
-from context import read_questions
+from corpora import chunking_evaluation
 from embeddings import Encoder, use_bundled_data
 from haystack import Document, component
 from haystack.components.generators.chat import OpenAIChatGenerator
@@ -106,10 +106,8 @@ def main() -> None:
     arguments = parser.parse_args()
 
     use_bundled_data()
-    folder = arguments.folder / "chunking_evaluation"
-    corpus = {path.name: path.read_text("utf-8") for path in sorted((folder / "corpora").glob("*.md"))}
+    corpus, questions = chunking_evaluation(arguments.folder)
     store = indexed(corpus, arguments.cache / "index")
-    questions = list(read_questions(folder / "questions.csv"))
     questions = questions[:: max(1, len(questions) // (arguments.questions or len(questions)))]
     asked = list(ask(store, questions))
     encoder = Encoder(arguments.cache)

@@ -12,9 +12,7 @@ only the first run is slow.
 """
 
 import argparse
-import csv
 import datetime
-import json
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -24,14 +22,13 @@ from pathlib import Path
 import peers_haystack
 import peers_langchain
 import peers_llamaindex
+from corpora import chunking_evaluation
 from embeddings import Encoder, use_bundled_data
 from haystack import Document
 
-from haystack_adv_retrieval.core.spans import Span, merge
 from haystack_adv_retrieval.evaluation.bootstrap import compare
 from haystack_adv_retrieval.evaluation.evaluate import evaluate
 from haystack_adv_retrieval.evaluation.indexes import build_index
-from haystack_adv_retrieval.evaluation.questions import Question
 from haystack_adv_retrieval.evaluation.results import Evaluation, Outcome
 from haystack_adv_retrieval.pipelines import load_pipeline
 
@@ -86,9 +83,7 @@ def main() -> None:
     arguments = parser.parse_args()
 
     use_bundled_data()
-    folder = arguments.folder / "chunking_evaluation"
-    corpus = {path.name: path.read_text("utf-8") for path in sorted((folder / "corpora").glob("*.md"))}
-    questions = list(read_questions(folder / "questions.csv"))
+    corpus, questions = chunking_evaluation(arguments.folder)
     encoder = Encoder(arguments.cache)
     encoder.encode([question.text for question in questions])
     strategies: dict[str, Callable] = {}
@@ -114,14 +109,6 @@ def main() -> None:
     print(text)
     if arguments.output:
         arguments.output.write_text(text + "\n", encoding="utf-8")
-
-
-def read_questions(path: Path) -> Iterator[Question]:
-    with path.open(encoding="utf-8", newline="") as file:
-        for row in csv.DictReader(file):
-            spans = merge(Span(gold["start_index"], gold["end_index"]) for gold in json.loads(row["references"]))
-            source = f"{row['corpus_id']}.md"
-            yield Question(row["question"], frozenset({source}), {source: tuple(spans)}, group=row["corpus_id"])
 
 
 def joined(outcomes: Mapping[str, Sequence[Outcome]]) -> dict[str, Sequence[Outcome]]:

@@ -35,7 +35,8 @@ from typing import Any
 import numpy as np
 import peers_langchain
 import peers_llamaindex
-from context import BUDGETS, PACKAGES, read_questions
+from context import BUDGETS, PACKAGES
+from corpora import chunking_evaluation
 from embeddings import Encoder, use_bundled_data
 from haystack import Document
 from haystack.document_stores.types import DuplicatePolicy
@@ -261,12 +262,6 @@ def indexed(corpus: Corpus, folder: Path) -> Path:
         print(f"indexing into {folder}", file=sys.stderr, flush=True)
         build_index([Document(content=text, meta={"source_id": name}) for name, text in corpus.items()], folder, {})
     return folder
-
-
-def chunking_evaluation(folder: Path) -> tuple[Corpus, list[Question]]:
-    folder = folder / "chunking_evaluation"
-    corpus = {path.name: path.read_text("utf-8") for path in sorted((folder / "corpora").glob("*.md"))}
-    return corpus, list(read_questions(folder / "questions.csv"))
 
 
 def documentation(folder: Path) -> tuple[Corpus, list[Question]]:

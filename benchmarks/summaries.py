@@ -19,7 +19,6 @@ FOLDER holds both collections, each in a folder of its name.
 """
 
 import argparse
-import csv
 import datetime
 import json
 import logging
@@ -28,7 +27,7 @@ import random
 import tempfile
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from importlib.metadata import version
 from itertools import chain
 from pathlib import Path
@@ -37,6 +36,7 @@ from typing import Any
 
 os.environ["HAYSTACK_TELEMETRY_ENABLED"] = "False"
 
+import corpora
 from haystack import Document
 
 from haystack_adv_retrieval import (
@@ -51,18 +51,13 @@ from haystack_adv_retrieval import (
     index_documents,
 )
 from haystack_adv_retrieval.core import chunks
+from haystack_adv_retrieval.evaluation.questions import Question
 
 TOP_K = (1, 3, 5, 8)
 ROUTED = (3, 5, 8, 12)  # sections
 SAFETY_NETS = (0.0, 0.2, 0.3, 0.5)
 LEAVES = 30
 WHOLE = 1_000_000  # words: a section is a source of its own
-
-
-@dataclass
-class Question:
-    text: str
-    gold: list[Any]  # ids of sources, or (source, start, end)
 
 
 class ReadySummaries:
@@ -96,9 +91,7 @@ def main() -> None:
         indexes = arguments.indexes or Path(temporary)
         for line in chain(
             anthropic_docs(arguments.folder / "anthropic_docs", indexes / "docs", arguments.questions),
-            chunking_evaluation(
-                arguments.folder / "chunking_evaluation", indexes / "texts", arguments.questions, arguments.texts
-            ),
+            chunking_evaluation(arguments.folder, indexes / "texts", arguments.questions, arguments.texts),
         ):
             print(line, flush=True)
             lines.append(line)
@@ -111,26 +104,20 @@ def anthropic_docs(folder: Path, index: Path, limit: int) -> Iterator[str]:
     rows = json.loads((folder / "docs_evaluation_dataset.json").read_text("utf-8"))
     texts = {section["chunk_link"]: section["text"] for section in sections}
     summaries = {section["chunk_link"]: section["summary"] for section in sections}
-    questions = [Question(row["question"], [link for link in row["correct_chunks"] if link in texts]) for row in rows]
+    questions = [Question(row["question"], frozenset(texts.keys() & row["correct_chunks"])) for row in rows]
     store = indexed(texts, index, WHOLE, ReadySummaries(summaries))
     yield from tables("anthropic_docs, summaries by a model", store, questions[:limit])
     store.close()
 
 
 def chunking_evaluation(folder: Path, index: Path, limit: int, names: Sequence[str] | None) -> Iterator[str]:
-    files = sorted((folder / "corpora").glob("*.md"))
-    texts = {file.stem: file.read_text("utf-8") for file in files if not names or file.stem in names}
-    with (folder / "questions.csv").open(encoding="utf-8", newline="") as file:
-        rows = [row for row in csv.DictReader(file) if row["corpus_id"] in texts]
-    questions = [
-        Question(
-            row["question"],
-            [(row["corpus_id"], gold["start_index"], gold["end_index"]) for gold in json.loads(row["references"])],
-        )
-        for row in random.Random(1).sample(rows, min(limit, len(rows)))
-    ]
+    corpus, questions = corpora.chunking_evaluation(folder)
+    texts = {name: text for name, text in corpus.items() if not names or Path(name).stem in names}
+    questions = [question for question in questions if question.sources <= texts.keys()]
+    questions = random.Random(1).sample(questions, min(limit, len(questions)))
     store = indexed(texts, index, 400, SectionSummarizer())
-    yield from tables(f"chunking_evaluation ({', '.join(texts)}), extractive summaries", store, questions)
+    title = f"chunking_evaluation ({', '.join(Path(name).stem for name in texts)}), extractive summaries"
+    yield from tables(title, store, questions)
     store.close()
 
 
@@ -190,13 +177,14 @@ def of(unit: str) -> dict[str, Any]:
 
 
 def gold_sections(question: Question, sections: Sequence[Document]) -> set[str]:
-    def holds(meta: Mapping[str, Any], gold: Any) -> bool:
-        if isinstance(gold, str):
-            return bool(meta[chunks.SOURCE_ID] == gold)
-        source, start, end = gold
-        return bool(meta[chunks.SOURCE_ID] == source and meta[chunks.START] < end and start < meta[chunks.END])
-
-    return {section.id for section in sections if any(holds(section.meta, gold) for gold in question.gold)}
+    """Find the sections that hold a gold span; where only sources are known, all of theirs."""
+    found = set()
+    for section in sections:
+        source, span = section.meta[chunks.SOURCE_ID], chunks.span_of(section.meta)
+        gold = question.spans.get(source, [span])
+        if source in question.sources and any(span.overlaps(each) for each in gold):
+            found.add(section.id)
+    return found
 
 
 def recall(gold: set[str], hits: Sequence[Document]) -> list[float]:
