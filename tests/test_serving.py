@@ -117,6 +117,21 @@ def test_what_no_one_can_read_is_refused(server: httpx.Client):
 def test_a_pattern_that_needs_a_model_says_how_to_configure_one(server: httpx.Client):
     reply = server.post("/retrieve/run", json={"query": QUESTION, "pattern": "reranked"})
     assert (reply.status_code, "OPENAI_API_KEY" in reply.text) == (503, True)
+    for name in NEED_A_MODEL:
+        reply = server.post(f"/{name}/run", json={"query": QUESTION})
+        assert (reply.status_code, "OPENAI_API_KEY" in reply.text) == (503, True)
+
+
+@pytest.mark.parametrize(
+    ("path", "unknown", "said"),
+    [
+        ("parent", {"filters": {}, "a": 1}, "parent takes query, got a, filters"),
+        ("retrieve", {"topk": 1}, "retrieve takes query, pattern, filters, top_k, max_length, got topk"),
+    ],
+)
+def test_a_field_that_a_pipeline_does_not_take_is_refused(server: httpx.Client, path: str, unknown: dict, said: str):
+    reply = server.post(f"/{path}/run", json={"query": QUESTION} | unknown)
+    assert (reply.status_code, reply.json()) == (422, {"detail": said})
 
 
 def test_a_pdf_and_a_markdown_file_are_found_by_every_pattern(server: httpx.Client, handbook: Path):
@@ -182,7 +197,9 @@ def test_code_cannot_be_deployed_and_errors_tell_nothing(server: httpx.Client):
     large = b"x" * 60_000_000
     assert server.post("/retrieve/run", content=large).status_code == 413
     assert server.post("/retrieve/run", content=iter([large])).status_code == 413  # without a length
-    failed = server.post("/reranked/run", json={"query": QUESTION})  # there is no key
+    failed = server.post(
+        "/parent/run", content=r'{"query": "half \ud800"}', headers={"content-type": "application/json"}
+    )
     assert failed.status_code == 500
     assert failed.json() == {"detail": "Something went wrong; the server's log says what"}
 

@@ -9,11 +9,13 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from fastapi import FastAPI, HTTPException
+from fastapi import Depends, FastAPI, HTTPException, Request, Response
+from fastapi.exception_handlers import http_exception_handler
 from haystack import logging
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from haystack_adv_retrieval.components.file_reader import FOLDER_VARIABLE
+from haystack_adv_retrieval.llm.chat_model import NO_KEY
 from haystack_adv_retrieval.pipelines import pipelines_folder
 from haystack_adv_retrieval.serving.limits import MAX_REQUEST_BYTES, SUMMARIES_VARIABLE, WENT_WRONG
 
@@ -80,6 +82,13 @@ async def _reply(send: Send, status: int, detail: str) -> None:
     await send({"type": "http.response.body", "body": body})
 
 
+async def _name_missing_key(request: Request, error: Any) -> Response:
+    """Reply as FastAPI does, but to a missing key with what is missing: Hayhooks makes a 500 of whatever fails."""
+    if str(error.__cause__) == NO_KEY:
+        error = HTTPException(503, NO_KEY)
+    return await http_exception_handler(request, error)
+
+
 def make_app(
     index: str | Path,
     pipelines: str | Path | None = None,
@@ -117,7 +126,19 @@ def make_app(
     from hayhooks.server.app import create_app  # noqa: PLC0415 (reads the environment)
     from hayhooks.server.pipelines.registry import registry  # noqa: PLC0415
 
+    async def refuse_unknown_fields(request: Request) -> None:
+        """Refuse what a pipeline does not take, so that nobody believes in a filter that is not applied."""
+        name, _, action = request.url.path.strip("/").partition("/")
+        model: Any = (registry.get_metadata(name) or {}).get("request_model")
+        is_json = request.headers.get("content-type", "").startswith("application/json")
+        sent = await request.json() if model and action == "run" and is_json else None
+        if isinstance(sent, dict) and (unknown := sent.keys() - model.model_fields):
+            takes = ", ".join(model.model_fields)
+            raise HTTPException(422, f"{name} takes {takes}, got {', '.join(sorted(unknown))}")
+
     app: FastAPI = create_app()
+    app.router.dependencies.append(Depends(refuse_unknown_fields))  # of the routes that pipelines get when it starts
+    app.add_exception_handler(HTTPException, _name_missing_key)
     start = app.router.lifespan_context
     wanted = {file.stem for file in folder.glob("*.y*ml")}
     wanted |= {file.parent.name for file in folder.glob("*/pipeline_wrapper.py")}
