@@ -101,6 +101,18 @@ def test_fields_of_mixed_types_are_left_out():
     assert schema_from_store(store) == []
 
 
+def test_only_dates_that_sort_as_text_are_dates():
+    store = InMemoryDocumentStore(shared=False)
+    meta = {"day": "2024-01-31", "moment": "2024-01-31 09:30", "digits": "20240131", "week": "2024-W05-3"}
+    store.write_documents([Document(content="x", meta={**meta, "unit": "source"})])
+    assert {field.name: field.type for field in schema_from_store(store)} == {
+        "day": "date",
+        "moment": "date",
+        "digits": "str",
+        "week": "str",
+    }
+
+
 def test_an_empty_store_has_no_fields():
     assert schema_from_store(InMemoryDocumentStore(shared=False)) == []
 
