@@ -6,12 +6,15 @@ from dataclasses import dataclass
 from datetime import date
 from typing import Any
 
+from haystack import logging
 from haystack.document_stores.types import DocumentStore
 
 from haystack_adv_retrieval.calls import Call, Steps, drive, drive_async
 from haystack_adv_retrieval.core.chunks import CHUNK_KEYS, RESULT_KEYS, UNIT
 from haystack_adv_retrieval.core.filter_schema import MetadataField, fold
 from haystack_adv_retrieval.stores import scan
+
+logger = logging.getLogger(__name__)
 
 _METHODS = ("get_metadata_fields_info", "get_metadata_field_unique_values", "get_metadata_field_min_max")
 _YEARS = (1000, 2999)
@@ -28,7 +31,8 @@ def schema_from_store(
     In an index of this package only the records of the sources are read. Text that always is an ISO date makes a
     "date", and whole numbers such as 2023 in a field named "year" are years. A list makes a "list[str]", with the
     operators that the store turns out to apply to its elements. Nested values, fields of mixed types and names that not
-    every store can filter by are left out.
+    every store can filter by are left out; so is one that a question cannot tell from another, such as "Year" beside
+    "year": of the two, the one with more values is kept.
 
     :param document_store: Any store; without source records, one with the metadata methods that InMemory, Qdrant,
         Qdrant Edge and pgvector share.
@@ -75,10 +79,17 @@ def read_fields(
 
     columns = yield Call(_Sources(document_store), "columns")
     columns = columns or (yield from _distinct_values(document_store, wanted, max_values))
-    fields = []
-    for name in sorted(filter(wanted, columns)):
-        fields.append((yield from _field(document_store, name, columns[name], max_values)))
-    return [field for field in fields if field]
+    fields: dict[str, MetadataField] = {}
+    for name in sorted(filter(wanted, columns), key=lambda name: (-len(columns[name].values), name)):
+        if (field := (yield from _field(document_store, name, columns[name], max_values))) is None:
+            continue
+        if (kept := fields.setdefault(fold(name), field)) is not field:
+            logger.warning(
+                "No filter will use the metadata field {left_out}, as {kept} is called the same",
+                left_out=name,
+                kept=kept.name,
+            )
+    return sorted(fields.values(), key=lambda field: field.name)
 
 
 @dataclass(frozen=True)

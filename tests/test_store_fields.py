@@ -113,6 +113,19 @@ def test_only_dates_that_sort_as_text_are_dates():
     }
 
 
+def test_of_names_that_are_spelt_alike_the_more_frequent_is_kept(caplog):
+    mixed = InMemoryDocumentStore(shared=False)
+    metas = [{"year": 2024, "doc-type": "memo"}, {"year": 2025, "doc_type": "memo"}, {"Year": 2023}, {"DOC_TYPE": "x"}]
+    metas[1] |= {"DOC_TYPE": "letter"}
+    mixed.write_documents([Document(content=str(n), meta=m | {"unit": "source"}) for n, m in enumerate(metas)])
+    assert [field.name for field in schema_from_store(mixed)] == ["DOC_TYPE", "year"]
+    assert [record.getMessage() for record in caplog.records] == [
+        "No filter will use the metadata field Year, as year is called the same",
+        "No filter will use the metadata field doc-type, as DOC_TYPE is called the same",
+        "No filter will use the metadata field doc_type, as DOC_TYPE is called the same",
+    ]
+
+
 def test_an_empty_store_has_no_fields():
     assert schema_from_store(InMemoryDocumentStore(shared=False)) == []
 

@@ -276,6 +276,16 @@ def test_fields_are_read_from_the_store_once_and_refreshed_on_demand():
     store.shutdown()
 
 
+def test_names_that_are_spelt_alike_in_the_store_cost_one_field_and_not_all():
+    store = InMemoryDocumentStore(shared=False)
+    store.write_documents([*STORED, Document(content="c", meta={"Kind": "letter"})])
+    builder = SelfQueryFilterBuilder(document_store=store, method="rules")
+    assert builder.run(query="memos of 4 pages about tax")["filters"]["conditions"] == [
+        {"field": "meta.kind", "operator": "==", "value": "memo"},
+        {"field": "meta.pages", "operator": "==", "value": 4},
+    ]
+
+
 def test_the_store_completes_the_fields_that_are_described():
     store = InMemoryDocumentStore(shared=False)
     store.write_documents(STORED)
