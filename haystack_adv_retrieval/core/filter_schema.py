@@ -88,7 +88,8 @@ class MetadataField:
         :param description: What it means, for the model.
         :param values: For "str" and "list[str]" all values that occur, perhaps with other names: `["de", "en"]` or
             `{"de": ["German"], "en": ["English"]}`. For "bool" names of its two values, such as `{"true": ["in
-            stock"], "false": ["sold out"]}`; the field's own name means true.
+            stock"], "false": ["sold out"]}`; the field's own name means true. Values that differ in case and signs
+            only, such as "Memo" and "memo", cannot be told apart in a question: they are asked for together.
         :param operators: The operators allowed, out of Haystack's; None means all that mean the same in every store.
             For "list[str]" that is none: `in` compares single elements in Qdrant and the whole list in
             `InMemoryDocumentStore`. Give `["in", "not in"]` if your store compares elements.
@@ -136,14 +137,18 @@ class MetadataField:
             raise ValueError(f"values of {self.name!r} must be named 'true' and 'false', got {list(plain)}")
         return {_TRUTH[value]: names for value, names in truth.items()}
 
-    def _spellings(self) -> dict[str, Any]:
+    def _spellings(self) -> dict[str, tuple[Any, ...]]:
+        """Map what is said, folded, to the values that it stands for: several if they are spelt alike."""
+        spellings: dict[str, tuple[Any, ...]] = {}
         if self.type == "bool":
-            spellings: dict[str, Any] = {fold(name): True for name in (self.name, *self.aliases)}
+            spellings = {fold(name): (True,) for name in (self.name, *self.aliases)}
         else:
-            spellings = {fold(value): value for value in self.values}
+            for value in self.values:
+                spellings[fold(value)] = (*spellings.get(fold(value), ()), value)
         for value, names in self.values.items():
+            alike = (value,) if self.type == "bool" else spellings[fold(value)]
             for name in names:
-                if spellings.setdefault(fold(name), value) != value:
+                if spellings.setdefault(fold(name), alike) != alike:
                     raise ValueError(f"values of {self.name!r}: {name!r} stands for two of them")
         return spellings
 

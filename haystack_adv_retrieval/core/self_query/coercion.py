@@ -14,7 +14,7 @@ from haystack_adv_retrieval.core.self_query.periods import Period, parse_period
 from haystack_adv_retrieval.core.self_query.quantities import parse_quantity
 
 MAX_LENGTH = 500  # characters of a value: longer ones are no value but an accident
-_TRUTH = {"true": True, "yes": True, "y": True, "1": True, "false": False, "no": False, "n": False, "0": False}
+_TRUTH = dict.fromkeys(("true", "yes", "y", "1"), (True,)) | dict.fromkeys(("false", "no", "n", "0"), (False,))
 _LARGEST_INT = 2**31 - 1  # PostgreSQL compares metadata as 32-bit integers
 
 
@@ -23,11 +23,11 @@ class Exact:
     """
     A text or a truth value.
 
-    :param value: The value.
+    :param values: The value; all of them if the field has several that are spelt alike.
     :param certainty: How sure it is that this value was meant, in (0, 1].
     """
 
-    value: str | bool
+    values: tuple[str | bool, ...]
     certainty: float = 1.0
     is_point = True
     partial = False
@@ -35,7 +35,7 @@ class Exact:
     @property
     def shown(self) -> str:
         """Say what was understood."""
-        return str(self.value)
+        return " or ".join(map(str, self.values))
 
 
 @dataclass(frozen=True)
@@ -96,7 +96,7 @@ def _text(field: MetadataField, value: Any, _: date, threshold: float) -> Exact:
         raise ValueError("it is no text")
     text = str(value)
     if not field.values:
-        return Exact(text, 0.7)
+        return Exact((text,), 0.7)
     folded = fold(text)
     if folded in field.spellings:
         return Exact(field.spellings[folded])

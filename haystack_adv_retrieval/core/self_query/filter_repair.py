@@ -192,10 +192,12 @@ def _portable(name: str, comparison: str, meant: Sequence[Exact | Interval], cer
             raise ValueError("a part of a year cannot be excluded by the year")
         comparison = {">": ">=", "<": "<="}.get(comparison, comparison)
     certainty *= min(one.certainty for one in meant)
-    points = [one.value if isinstance(one, Exact) else one.low for one in meant if one.is_point]
+    points = [value for one in meant if one.is_point for value in _values_of(one)]
+    if len(points) > len(meant):  # a value that the field spells in several ways
+        comparison = {"==": "in", "!=": "not in"}.get(comparison, comparison)
     if comparison in ("in", "not in"):
-        if len(points) == len(meant):
-            return Clause(name, comparison, points, certainty)
+        if all(one.is_point for one in meant):
+            return Clause(name, comparison, list(dict.fromkeys(points)), certainty)
         single, either = ("==", True) if comparison == "in" else ("!=", False)
         return _group("OR" if either else "AND", [_portable(name, single, [one], certainty) for one in meant])
     if len(meant) > 1:
@@ -207,6 +209,10 @@ def _portable(name: str, comparison: str, meant: Sequence[Exact | Interval], cer
         raise ValueError("no integer equals it")
     logical, ends = (_HALF_OPEN if one.open_end else _CLOSED)[comparison]
     return _group(logical, [Clause(name, end, getattr(one, bound), certainty) for end, bound in ends])
+
+
+def _values_of(point: Exact | Interval) -> tuple[Any, ...]:
+    return point.values if isinstance(point, Exact) else (point.low,)
 
 
 def _group(logical: _Logical, parts: Iterable[Expression]) -> Expression:

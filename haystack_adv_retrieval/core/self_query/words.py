@@ -255,13 +255,17 @@ def _heads(contents: str) -> list[str]:
 
 
 def _named_values(field: MetadataField) -> Iterator[tuple[str, Any]]:
-    """List the names of a field's values; short ones are words, like "de" and "it", unless in capitals, like "HR"."""
+    """
+    List the names of a field's values, of those that are spelt alike each time the first.
+
+    Short ones are words, like "de" and "it", unless in capitals, like "HR".
+    """
     if field.type == "bool":
         yield from ((name, True) for name in (field.name, *field.aliases))
     for value, names in field.values.items():
         for name in names if field.type == "bool" else (value, *names):
             if len(name) > 2 or name.isupper():
-                yield name, value
+                yield name, field.spellings[fold(name)][0]
 
 
 def _forms(phrase: str) -> set[str]:

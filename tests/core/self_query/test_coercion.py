@@ -44,8 +44,14 @@ def read(field, value, threshold=0.85):
 def test_texts_and_truth_values(field, value, expected):
     result = read(field, value)
     assert isinstance(result, Exact)
-    assert result.value == expected
-    assert type(result.value) is type(expected)
+    assert result.values == (expected,)
+    assert type(result.values[0]) is type(expected)
+
+
+@pytest.mark.parametrize("said", ["MEMO", "memo", "note", "memmo"])
+def test_values_that_are_spelt_alike_are_one(said):
+    field = MetadataField("type", values={"Memo": [], "memo": ["note"], "-memo-": [], "letter": []})
+    assert read(field, said).values == ("Memo", "memo", "-memo-")
 
 
 @pytest.mark.parametrize(
@@ -118,7 +124,7 @@ def test_a_guess_is_less_certain_than_a_name():
 
 
 def test_the_threshold_decides_what_counts_as_misspelt():
-    assert read(LANGUAGE, "Englsh", threshold=0.85).value == "en"
+    assert read(LANGUAGE, "Englsh", threshold=0.85).values == ("en",)
     with pytest.raises(ValueError, match="none of the values"):
         read(LANGUAGE, "Englsh", threshold=0.95)
 

@@ -88,6 +88,26 @@ def test_many_forms_mean_one_filter(data, expected):
     assert built(data) == (expected, [])
 
 
+@pytest.mark.parametrize(
+    ("data", "expected"),
+    [
+        (is_("type", "==", "memo"), is_("meta.type", "in", ["Memo", "memo"])),
+        (is_("type", "!=", "MEMO"), is_("meta.type", "not in", ["Memo", "memo"])),
+        (not_(is_("type", "==", "memo")), is_("meta.type", "not in", ["Memo", "memo"])),
+        (is_("type", "in", ["memo", "letter", "Memo"]), is_("meta.type", "in", ["Memo", "memo", "letter"])),
+        (is_("type", "not in", ["memo"]), is_("meta.type", "not in", ["Memo", "memo"])),
+        (is_("type", "==", "letter"), is_("meta.type", "==", "letter")),
+        (
+            and_(is_("type", "==", "memo"), is_("type", "==", "letter")),
+            or_(is_("meta.type", "in", ["Memo", "memo"]), is_("meta.type", "==", "letter")),
+        ),
+    ],
+)
+def test_values_that_are_spelt_alike_are_asked_for_together(data, expected):
+    schema = FilterSchema([{"name": "type", "values": ["Memo", "memo", "letter"]}])
+    assert emit(repair(read_filter(data), schema, TODAY)[0]) == expected
+
+
 @pytest.mark.parametrize("data", ["year >= 2020", 7, {"operator": "=="}, {"operator": "XOR", "conditions": [YEAR]}])
 def test_what_has_no_known_form_is_dropped(data):
     assert built(data) == ({}, ["dropped"])

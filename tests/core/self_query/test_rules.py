@@ -38,6 +38,18 @@ def test_what_is_a_condition_is_not_searched_for():
     assert understood.unexplained == ()
 
 
+def test_values_that_are_spelt_alike_are_asked_for_together():
+    alike = Vocabulary(FilterSchema([{"name": "type", "values": ["Memo", "memo", "letter"]}]))
+    for question, operator, values in [
+        ("memos about tax", "in", ["Memo", "memo"]),
+        ("documents about tax, but no memos", "not in", ["Memo", "memo"]),
+        ("letters or memos about tax", "in", ["letter", "Memo", "memo"]),
+    ]:
+        understood = read(question, alike)
+        assert asked(understood) == {("type", operator, str(values))}
+        assert understood.unexplained == ()
+
+
 @pytest.mark.parametrize(
     ("question", "search"),
     [
