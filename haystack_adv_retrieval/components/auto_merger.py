@@ -11,13 +11,12 @@ from haystack_adv_retrieval.context.results import (
     ScoreAggregation,
     best_of_each,
     best_passages,
-    check_at_least,
-    check_choice,
     report_problems,
 )
 from haystack_adv_retrieval.core import chunks
 from haystack_adv_retrieval.core.lineage import HAYSTACK_CHILDREN_IDS, extent_of, is_summary, level_of, parent_id_of
 from haystack_adv_retrieval.core.spans import Span, covered
+from haystack_adv_retrieval.parameters import check_at_least, check_choice
 from haystack_adv_retrieval.stores import read_by_ids
 
 # A threshold such as 1/3 times a length may come out a little too large.

@@ -16,11 +16,11 @@ from haystack_adv_retrieval.compression.model import SELECT_PROMPT, SUMMARY_PROM
 from haystack_adv_retrieval.compression.sentence_scores import ask_ranker, embed, read_vectors, weigh
 from haystack_adv_retrieval.compression.texts import Job, Text
 from haystack_adv_retrieval.context.budgets import LengthUnit, length_of
-from haystack_adv_retrieval.context.results import check_at_least, check_choice, check_scoring
 from haystack_adv_retrieval.core.units import find_units
 from haystack_adv_retrieval.llm.asking import helper_model, prepare, release
 from haystack_adv_retrieval.llm.prompts import Prompt
 from haystack_adv_retrieval.nested import Nested
+from haystack_adv_retrieval.parameters import check_at_least, check_choice, check_positive, check_scoring
 
 logger = logging.getLogger(__name__)
 
@@ -136,8 +136,7 @@ class Compressor:
         check_choice("length_unit", length_unit, LengthUnit)
         check_at_least(1, max_length=max_length, top_k=top_k, min_sentences=min_sentences, max_workers=max_workers)
         check_at_least(0, context_sentences=context_sentences, min_length=min_length)
-        if timeout is not None and not timeout > 0:
-            raise ValueError(f"timeout must be positive, got {timeout}")
+        check_positive(timeout=timeout)
         check_scoring(scales, lexical_weight=lexical_weight, section_weight=section_weight)
         if method == "index" and document_store is None:
             raise ValueError("document_store is needed by the method 'index', got None")

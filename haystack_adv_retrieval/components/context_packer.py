@@ -10,16 +10,7 @@ from haystack.document_stores.types import DocumentStore
 from haystack_adv_retrieval.calls import Steps, drive, drive_async
 from haystack_adv_retrieval.context.budgets import LengthUnit, cut, length_of
 from haystack_adv_retrieval.context.leaf_pool import has_leaves, ids_around, lost_leaves, pool_of, reach_of, source_of
-from haystack_adv_retrieval.context.results import (
-    best_of_each,
-    by_score,
-    check_at_least,
-    check_choice,
-    check_scoring,
-    focus_of,
-    hit_spans,
-    report_problems,
-)
+from haystack_adv_retrieval.context.results import best_of_each, by_score, focus_of, hit_spans, report_problems
 from haystack_adv_retrieval.context.slices import fuse
 from haystack_adv_retrieval.core import chunks
 from haystack_adv_retrieval.core.evidence import Pool, score
@@ -27,6 +18,7 @@ from haystack_adv_retrieval.core.leaf_needs import Respect, leaf_needs
 from haystack_adv_retrieval.core.lineage import extent_of
 from haystack_adv_retrieval.core.packing import pack, parts, runs
 from haystack_adv_retrieval.core.spans import Span
+from haystack_adv_retrieval.parameters import check_at_least, check_choice, check_scoring
 from haystack_adv_retrieval.stores import read_by_ids
 
 logger = logging.getLogger(__name__)

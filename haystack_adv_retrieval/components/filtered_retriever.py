@@ -5,6 +5,7 @@ from typing import Any
 from haystack import Document, component, logging
 
 from haystack_adv_retrieval.calls import Call, Steps, drive, drive_async
+from haystack_adv_retrieval.parameters import check_at_least
 from haystack_adv_retrieval.wrapped_retriever import WrappedRetriever
 
 logger = logging.getLogger(__name__)
@@ -46,10 +47,9 @@ class FilteredRetriever(WrappedRetriever):
         :param retriever: Any component with an input `filters` and an output `documents`.
         :param min_results: How many documents are enough.
         :param raise_on_failure: Whether to raise what the retriever raises, instead of trying the next filter.
-        :raises ValueError: If the retriever is no such component, or `min_results` is less than 1.
+        :raises ValueError: If the retriever is no such component, or `min_results` no whole number of at least 1.
         """
-        if min_results < 1:
-            raise ValueError(f"min_results must be at least 1, got {min_results}")
+        check_at_least(1, min_results=min_results)
         WrappedRetriever.__init__(self, retriever)  # the decorator makes a new class, which super() does not know
         self.min_results = min_results
         self.raise_on_failure = raise_on_failure

@@ -3,7 +3,7 @@ import itertools
 import json
 from collections.abc import Sequence
 from functools import cache
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 from haystack import Document, component, logging
 
@@ -13,6 +13,7 @@ from haystack_adv_retrieval.core.outline import Outline
 from haystack_adv_retrieval.core.rulers import CharacterRuler, Ruler, UnitRuler, token_starts, word_starts
 from haystack_adv_retrieval.core.structure import Block, Structure, find_blocks
 from haystack_adv_retrieval.models import load_tokenizer
+from haystack_adv_retrieval.parameters import check_choice
 
 logger = logging.getLogger(__name__)
 
@@ -97,13 +98,9 @@ class HierarchicalSplitter:
             raise ValueError(
                 f"split_overlap must be at least 0 and below the last of block_sizes ({sizes[-1]}), got {split_overlap}"
             )
-        for name, value, allowed in (
-            ("split_by", split_by, get_args(SplitBy)),
-            ("leaf", leaf, get_args(Leaf)),
-            ("structure", structure, get_args(Structure)),
-        ):
-            if value not in allowed:
-                raise ValueError(f"{name} must be one of {allowed}, got {value!r}")
+        check_choice("split_by", split_by, SplitBy)
+        check_choice("leaf", leaf, Leaf)
+        check_choice("structure", structure, Structure)
         if namespace is not None and (not namespace or "::" in namespace):
             raise ValueError(f"namespace must not be empty or contain '::', got {namespace!r}")
         self.block_sizes = sizes

@@ -9,12 +9,13 @@ from haystack import Document, component, logging
 from haystack.components.generators.chat.types import ChatGenerator
 
 from haystack_adv_retrieval.calls import Steps, drive, drive_async
-from haystack_adv_retrieval.context.results import best_of_each, check_at_least, check_choice
+from haystack_adv_retrieval.context.results import best_of_each
 from haystack_adv_retrieval.core import chunks
 from haystack_adv_retrieval.core.ranking import abreast, elimination, points, sliding
 from haystack_adv_retrieval.llm.asking import helper_model, prepare, release
 from haystack_adv_retrieval.llm.judge import Judge
 from haystack_adv_retrieval.llm.prompts import Prompt, harmless, shown
+from haystack_adv_retrieval.parameters import check_at_least, check_choice, check_positive
 
 logger = logging.getLogger(__name__)
 
@@ -165,8 +166,7 @@ class LLMRanker:
             )
         if min_relevance is not None and not 0 <= min_relevance <= 1:
             raise ValueError(f"min_relevance must be from 0 to 1, got {min_relevance}")
-        if timeout is not None and not timeout > 0:
-            raise ValueError(f"timeout must be positive, got {timeout}")
+        check_positive(timeout=timeout)
         default_prompt, required, optional = _VARIABLES[strategy]
         self._prompt = Prompt(default_prompt if prompt is None else prompt, required, optional)
         self._model = helper_model(chat_generator)

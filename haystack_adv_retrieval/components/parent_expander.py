@@ -10,11 +10,10 @@ from haystack_adv_retrieval.context.results import (
     ScoreAggregation,
     best_of_each,
     best_passages,
-    check_at_least,
-    check_choice,
     report_problems,
 )
 from haystack_adv_retrieval.core.lineage import PARENT_ID_KEYS, is_summary, level_of, parent_id_of
+from haystack_adv_retrieval.parameters import check_at_least, check_choice
 from haystack_adv_retrieval.stores import read_by_ids
 
 

@@ -6,10 +6,10 @@ from haystack import Document, component
 
 from haystack_adv_retrieval.calls import Call, Steps, drive, drive_async
 from haystack_adv_retrieval.document_stores.qdrant_edge_document_store import QdrantEdgeDocumentStore
+from haystack_adv_retrieval.parameters import check_at_least, check_choice
 from haystack_adv_retrieval.stores import both
 
 Mode = Literal["hybrid", "dense", "bm25"]
-MODES = ("hybrid", "dense", "bm25")
 
 
 @component
@@ -55,12 +55,8 @@ class QdrantEdgeRetriever:
         """
         if not isinstance(document_store, QdrantEdgeDocumentStore):
             raise ValueError(f"document_store must be a QdrantEdgeDocumentStore, got {document_store!r}")
-        if mode not in MODES:
-            raise ValueError(f"mode must be one of {list(MODES)}, got {mode!r}")
-        if top_k < 1:
-            raise ValueError(f"top_k must be at least 1, got {top_k}")
-        if candidates is not None and candidates < 1:
-            raise ValueError(f"candidates must be at least 1, got {candidates}")
+        check_choice("mode", mode, Mode)
+        check_at_least(1, top_k=top_k, candidates=candidates)
         self.document_store = document_store
         self.mode = mode
         self.top_k = top_k

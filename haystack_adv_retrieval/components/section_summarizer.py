@@ -10,7 +10,6 @@ from haystack.document_stores.types import DocumentStore
 
 from haystack_adv_retrieval.calls import Steps, drive, drive_async
 from haystack_adv_retrieval.context.budgets import length_of
-from haystack_adv_retrieval.context.results import check_at_least, check_choice
 from haystack_adv_retrieval.core import chunks
 from haystack_adv_retrieval.core.evidence import unit
 from haystack_adv_retrieval.core.sentences import sentence_spans
@@ -18,6 +17,7 @@ from haystack_adv_retrieval.core.summaries import central_sentences, word_vector
 from haystack_adv_retrieval.llm.asking import Reply, ask_many, helper_model, prepare, read_text, release
 from haystack_adv_retrieval.llm.prompts import Prompt, quoted, shown
 from haystack_adv_retrieval.nested import Nested
+from haystack_adv_retrieval.parameters import check_at_least, check_choice, check_positive
 from haystack_adv_retrieval.stores import read_by_ids
 
 logger = logging.getLogger(__name__)
@@ -100,8 +100,7 @@ class SectionSummarizer:
             1, level=level, sentences=sentences, max_section_length=max_section_length, max_workers=max_workers
         )
         check_at_least(0, min_length=min_length)
-        if timeout is not None and timeout <= 0:
-            raise ValueError(f"timeout must be positive, got {timeout!r}")
+        check_positive(timeout=timeout)
         self.chat_generator = chat_generator
         self.method = method
         self.level = level

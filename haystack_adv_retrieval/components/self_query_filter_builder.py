@@ -4,7 +4,7 @@ import copy
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import date, datetime
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 from haystack import component, default_from_dict, default_to_dict, logging
 from haystack.components.generators.chat.types import ChatGenerator
@@ -20,6 +20,7 @@ from haystack_adv_retrieval.core.self_query.understanding import Understanding, 
 from haystack_adv_retrieval.core.self_query.words import Vocabulary
 from haystack_adv_retrieval.llm.asking import ask, helper_model, prepare, release
 from haystack_adv_retrieval.llm.prompts import Prompt
+from haystack_adv_retrieval.parameters import check_at_least, check_choice, check_positive
 from haystack_adv_retrieval.store_fields import read_fields
 from haystack_adv_retrieval.stores import both
 
@@ -108,12 +109,11 @@ class SelfQueryFilterBuilder:
             less of a filter.
         :raises ValueError: If a parameter does not fit.
         """
-        if method not in get_args(Method):
-            raise ValueError(f"method must be one of {list(get_args(Method))}, got {method!r}")
+        check_choice("method", method, Method)
+        check_at_least(0, cache_size=cache_size)
+        check_positive(timeout=timeout)
         if not 0 < threshold <= 1:
             raise ValueError(f"threshold must be in (0, 1], got {threshold}")
-        if cache_size < 0:
-            raise ValueError(f"cache_size must be at least 0, got {cache_size}")
         if metadata_fields is None and document_store is None:
             raise ValueError("metadata_fields or document_store is needed, got None for both")
         if base_filters and "operator" not in base_filters:

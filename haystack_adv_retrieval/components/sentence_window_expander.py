@@ -7,19 +7,12 @@ from haystack_adv_retrieval.calls import Call, Steps, drive, drive_async
 from haystack_adv_retrieval.context.budgets import LengthUnit
 from haystack_adv_retrieval.context.foreign import PlaceKeys, adopt, fuse_adopted
 from haystack_adv_retrieval.context.leaf_pool import source_of
-from haystack_adv_retrieval.context.results import (
-    Passage,
-    best_of_each,
-    best_passages,
-    by_score,
-    check_at_least,
-    check_choice,
-    report_problems,
-)
+from haystack_adv_retrieval.context.results import Passage, best_of_each, best_passages, by_score, report_problems
 from haystack_adv_retrieval.context.slices import fuse
 from haystack_adv_retrieval.context.source_windows import Source, Window, WindowRule, WindowUnit, Within, fused_windows
 from haystack_adv_retrieval.core import chunks
 from haystack_adv_retrieval.core.lineage import is_summary
+from haystack_adv_retrieval.parameters import check_at_least, check_choice
 from haystack_adv_retrieval.stores import read_by_ids
 
 

@@ -2,8 +2,9 @@ from typing import Any
 
 from haystack import Document, component, logging
 
-from haystack_adv_retrieval.context.results import best_of_each, by_score, check_at_least
+from haystack_adv_retrieval.context.results import best_of_each, by_score
 from haystack_adv_retrieval.core import chunks
+from haystack_adv_retrieval.parameters import check_at_least
 from haystack_adv_retrieval.stores import both
 
 logger = logging.getLogger(__name__)

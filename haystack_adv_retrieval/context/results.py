@@ -4,7 +4,7 @@ import copy
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import fmean
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 from haystack import Document, logging
 
@@ -33,47 +33,6 @@ class Passage:
     chunk: Document
     hits: list[Document]
     missing: list[str] = field(default_factory=list)
-
-
-def check_choice(name: str, value: str, allowed: Any) -> None:
-    """
-    Refuse a value that is none of a Literal's.
-
-    :param name: The parameter's name, for the message.
-    :param value: Its value.
-    :param allowed: The Literal.
-    :raises ValueError: If the value is not allowed.
-    """
-    if value not in get_args(allowed):
-        raise ValueError(f"{name} must be one of {get_args(allowed)}, got {value!r}")
-
-
-def check_at_least(minimum: int, **parameters: int | None) -> None:
-    """
-    Refuse whole numbers that are too small; None means "not set".
-
-    :param minimum: The smallest allowed value.
-    :param parameters: Values by the names of their parameters.
-    :raises ValueError: If a value is below the minimum, or no whole number.
-    """
-    for name, value in parameters.items():
-        if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < minimum):
-            raise ValueError(f"{name} must be a whole number of at least {minimum}, got {value!r}")
-
-
-def check_scoring(scales: Sequence[int], **weights: float) -> None:
-    """
-    Refuse what evidence cannot be scored with.
-
-    :param scales: Radii of the surroundings.
-    :param weights: Weights by the names of their parameters.
-    :raises ValueError: If a radius is no positive whole number, or a weight is negative.
-    """
-    if any(isinstance(radius, bool) or not isinstance(radius, int) or radius < 1 for radius in scales):
-        raise ValueError(f"scales must be positive whole numbers, got {scales!r}")
-    for name, weight in weights.items():
-        if weight < 0:
-            raise ValueError(f"{name} must be at least 0, got {weight!r}")
 
 
 def aggregate(scores: Iterable[float | None], how: ScoreAggregation = "max") -> float | None:

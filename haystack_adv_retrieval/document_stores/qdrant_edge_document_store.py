@@ -30,11 +30,11 @@ from haystack_adv_retrieval.document_stores.qdrant_edge_shards import (
     DENSE,
     LANGUAGES,
     OPENING,
-    SIMILARITIES,
     SharedShard,
     Similarity,
     acquire,
 )
+from haystack_adv_retrieval.parameters import check_at_least, check_choice
 
 logger = logging.getLogger(__name__)
 
@@ -101,10 +101,8 @@ class QdrantEdgeDocumentStore:
             `LANGUAGES`, or None for neither. A folder keeps the language that it was made with.
         :raises ValueError: If a parameter is out of range.
         """
-        if embedding_dim is not None and embedding_dim < 1:
-            raise ValueError(f"embedding_dim must be at least 1, got {embedding_dim}")
-        if similarity not in SIMILARITIES:
-            raise ValueError(f"similarity must be one of {list(SIMILARITIES)}, got {similarity!r}")
+        check_at_least(1, embedding_dim=embedding_dim)
+        check_choice("similarity", similarity, Similarity)
         if language is not None and language not in LANGUAGES:
             raise ValueError(f"language must be None or one of {list(LANGUAGES)}, got {language!r}")
         self.path = path
@@ -381,8 +379,7 @@ class QdrantEdgeDocumentStore:
         """
         if query is None and query_embedding is None:
             raise ValueError("query or query_embedding must be given")
-        if top_k < 1:
-            raise ValueError(f"top_k must be at least 1, got {top_k}")
+        check_at_least(1, top_k=top_k)
         shard = self._shard
         searches: list[Any] = []
         if query is not None:

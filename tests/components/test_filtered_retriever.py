@@ -44,8 +44,9 @@ def test_what_cannot_be_filtered_is_refused(store):
     for retriever in (MetaFieldRanker("year"), store, None):
         with pytest.raises(ValueError, match="filters"):
             FilteredRetriever(retriever)
-    with pytest.raises(ValueError, match="min_results"):
-        FilteredRetriever(InMemoryBM25Retriever(store), min_results=0)
+    for min_results in (0, 1.5):
+        with pytest.raises(ValueError, match=f"min_results must be .* got {min_results}"):
+            FilteredRetriever(InMemoryBM25Retriever(store), min_results=min_results)
 
 
 def test_a_filter_that_leaves_enough_is_kept(store):

@@ -34,8 +34,8 @@ def ids(result):
     ("parameters", "message"),
     [
         ({"mode": "sparse"}, "mode must be one of"),
-        ({"top_k": 0}, "top_k must be at least 1, got 0"),
-        ({"candidates": -1}, "candidates must be at least 1, got -1"),
+        ({"top_k": 0}, "top_k must be a whole number of at least 1, got 0"),
+        ({"candidates": -1}, "candidates must be a whole number of at least 1, got -1"),
     ],
 )
 def test_parameters_out_of_range_are_refused(store, parameters, message):
@@ -85,7 +85,7 @@ def test_few_candidates_still_fill_top_k(store):
         ("dense", {"query": "refund"}, "query_embedding must be given in mode 'dense'"),
         ("dense", {"query_embedding": []}, "query_embedding must be given in mode 'dense'"),
         ("hybrid", {}, "query or query_embedding must be given in mode 'hybrid'"),
-        ("hybrid", {"query": "refund", "top_k": 0}, "top_k must be at least 1, got 0"),
+        ("hybrid", {"query": "refund", "top_k": 0}, "top_k must be a whole number of at least 1, got 0"),
     ],
 )
 def test_a_missing_input_is_named(store, mode, given, message):

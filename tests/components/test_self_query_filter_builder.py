@@ -49,6 +49,7 @@ def conditions(filters):
         ({"threshold": 0.0}, "threshold"),
         ({"threshold": 1.5}, "threshold"),
         ({"cache_size": -1}, "cache_size"),
+        ({"timeout": -1}, "timeout must be positive, got -1"),
         ({"base_filters": {"tenant": "a"}}, "base_filters"),
         ({"metadata_fields": None}, "metadata_fields"),
         ({"metadata_fields": [{"name": "a b"}]}, "name"),

@@ -17,8 +17,6 @@ from haystack_adv_retrieval.context.results import (
     best_of_each,
     best_passages,
     by_score,
-    check_at_least,
-    check_choice,
     focus_of,
     hit_spans,
     report_problems,
@@ -27,24 +25,6 @@ from haystack_adv_retrieval.context.results import (
 
 def hit(id_: str, score: float | None = None, **meta) -> Document:
     return Document(id=id_, content=f"Text of {id_}.", meta=meta, score=score)
-
-
-@pytest.mark.parametrize("value", [0, -1, True, 1.0, "1"])
-def test_a_number_below_its_minimum_is_refused_by_name_and_value(value):
-    with pytest.raises(ValueError, match=f"top_k must be a whole number of at least 1, got {value!r}"):
-        check_at_least(1, window_size=1, top_k=value)
-
-
-def test_a_number_that_is_not_set_is_not_checked():
-    check_at_least(1, top_k=None, max_length=1)
-
-
-def test_a_choice_is_refused_by_name_and_value():
-    from haystack_adv_retrieval.context.budgets import LengthUnit
-
-    check_choice("length_unit", "word", LengthUnit)
-    with pytest.raises(ValueError, match=r"length_unit must be one of \('character', 'word', 'token'\), got 'page'"):
-        check_choice("length_unit", "page", LengthUnit)
 
 
 @pytest.mark.parametrize(

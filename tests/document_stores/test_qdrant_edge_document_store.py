@@ -294,7 +294,7 @@ def test_search_refuses_what_it_cannot_answer(store):
         store.search(query_embedding=[1.0, 0.0])
     with pytest.raises(ValueError, match="query or query_embedding"):
         store.search()
-    with pytest.raises(ValueError, match="top_k must be at least 1, got 0"):
+    with pytest.raises(ValueError, match="top_k must be a whole number of at least 1, got 0"):
         store.search("x", top_k=0)
 
 
