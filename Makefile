@@ -40,8 +40,9 @@ format: .venv/installed  ## Format the code and mend what the linter can mend.
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
+# Copies instead of links: NLTK refuses to read linked data.
 bench: .venv/installed  ## Run the benchmarks on the labelled data in DATA, beside the peers.
-	$(BIN)/uv pip install -q --python $(BIN)/python -c constraints.txt -r benchmarks/requirements.txt
+	$(BIN)/uv pip install -q --link-mode copy --python $(BIN)/python -c constraints.txt -r benchmarks/requirements.txt
 	$(BIN)/python benchmarks/context.py $(DATA)
 
 clean:  ## Remove the virtual environment and what the demo made.
