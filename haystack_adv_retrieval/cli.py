@@ -43,7 +43,7 @@ console = Console(highlight=False, markup=False)  # names and texts may hold bra
 # Haystack's errors about the component in which something else happened.
 _AROUND = (ComponentDeserializationError, ComponentError, DeserializationError, PipelineError, PipelineRuntimeError)
 # What a wrong option or file ends in, inside a pipeline too.
-_ERRORS_OF_USE = (ValueError, FileNotFoundError, RuntimeError, DocumentStoreError, FilterError, *_AROUND)
+_ERRORS_OF_USE = (ValueError, OSError, RuntimeError, DocumentStoreError, FilterError, *_AROUND)
 # Rich drops these characters; what stands for them keeps every position.
 _CONTROLS = {7: " ", 8: " ", 11: " ", 12: "\n", 13: " "}
 
@@ -251,7 +251,10 @@ def _settings(given: list[str] | None) -> dict[str, Any]:
         name, equals, value = setting.partition("=")
         if not equals:
             raise ValueError(f"--set must look like component.parameter=value, got {setting!r}")
-        settings[name] = yaml.safe_load(value)
+        try:
+            settings[name] = yaml.safe_load(value)
+        except yaml.YAMLError as error:
+            raise ValueError(f"--set {name} must be YAML, got {value!r}: {error}") from error
     return settings
 
 

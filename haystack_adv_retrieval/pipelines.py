@@ -79,9 +79,9 @@ def load_pipeline(
         dots go on into nested parameters.
     :returns: The pipeline.
     :raises FileNotFoundError: If there is no such file.
-    :raises ValueError: If an override names no component of the pipeline.
+    :raises ValueError: If the file holds no pipeline, or an override names no component of it.
     """
-    data = yaml.safe_load(pipeline_path(name).read_text(encoding="utf-8"))
+    data = _read(pipeline_path(name))
     components = data["components"]
     for key, value in (overrides or {}).items():
         component_name, _, parameter = key.partition(".")
@@ -100,6 +100,16 @@ def load_pipeline(
         allowed_modules=["haystack_adv_retrieval"],
         callbacks=DeserializationCallbacks(component_pre_init=_share_stores),
     )
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        data = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise ValueError(f"{path} is not YAML: {error}") from error
+    if not isinstance(data, dict) or not isinstance(data.get("components"), dict):
+        raise ValueError(f"{path} is no pipeline: it has no components")
+    return data
 
 
 def _set(parameters: dict[str, Any], path: str, value: Any) -> None:

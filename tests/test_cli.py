@@ -186,6 +186,11 @@ def test_self_querying_tells_when_a_filter_had_to_be_relaxed(handbook_index: Pat
             "operator '~'",
         ),
         (["query", "x", "--from", "INDEX", "--set", "top_k"], "component.parameter=value"),
+        (["query", "x", "--from", "INDEX", "--set", "packer.scales=[6"], "--set packer.scales must be YAML, got '[6'"),
+        (["query", "x", "--from", "INDEX", "--pattern", "hello.yml"], "hello.yml is no pipeline: it has no components"),
+        (["query", "x", "--from", "INDEX", "--pattern", "broken.yml"], "broken.yml is not YAML: "),
+        (["index", "a.md", "--to", "a.md"], "File exists: "),
+        (["eval", "--questions", "latin.jsonl", "--from", "INDEX"], "latin.jsonl is not UTF-8: "),
         (["query", "x", "--from", "INDEX", "--set", "packer.nope=1"], "unexpected keyword argument 'nope'"),
         (
             ["index", "a.md", "--to", "new", "--set", "splitter.block_sizes=[6,60]"],
@@ -205,6 +210,9 @@ def test_a_mistake_is_one_line(
 
     monkeypatch.chdir(tmp_path)
     Path("a.md").write_text("Tea.", encoding="utf-8")
+    Path("hello.yml").write_text("hello", encoding="utf-8")
+    Path("broken.yml").write_text("components: [", encoding="utf-8")
+    Path("latin.jsonl").write_bytes(b'{"question": "\xe9"}')
     arguments = [str(handbook_index) if argument == "INDEX" else argument for argument in arguments]
     monkeypatch.setattr("sys.argv", ["adv-retrieval", *arguments])
     with pytest.raises(SystemExit) as stop:

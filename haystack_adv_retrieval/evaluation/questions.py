@@ -87,8 +87,12 @@ def load_questions(path: str | Path, sources: Mapping[str, str] | None = None) -
     """
     questions: list[Question] = []
     problems: list[str] = []
+    try:
+        text = Path(path).read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path} is not UTF-8: {error}") from error
     # Not `splitlines`, which also splits at characters that JSON allows within a string.
-    for number, line in enumerate(Path(path).read_text(encoding="utf-8-sig").split("\n"), start=1):
+    for number, line in enumerate(text.split("\n"), start=1):
         if not line.strip():
             continue
         try:
