@@ -5,11 +5,14 @@ from collections.abc import Iterator, Mapping
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
+from weakref import WeakValueDictionary
 
 import networkx
 import yaml
 from haystack import Document, Pipeline
 from haystack.core.serialization import DeserializationCallbacks, component_to_dict
+
+from haystack_adv_retrieval.document_stores.qdrant_edge_document_store import QdrantEdgeDocumentStore
 
 # The patterns by the names that people use.
 PATTERNS = {
@@ -28,7 +31,7 @@ DEFAULT_PATTERN = "packed"
 SOCKETS = {"query": ("query", "question", "text"), "filters": ("filters", "base_filters")}
 RESULT_LIMITS = ("top_k", "max_length")
 
-_STORES: dict[str, Any] = {}
+_STORES: WeakValueDictionary[str, Any] = WeakValueDictionary()  # those in use, by their settings
 _EMBEDDERS = (".QueryEmbedder", ".LeafEmbedder")
 
 
@@ -69,8 +72,9 @@ def load_pipeline(
     """
     Load a pipeline, with settings changed on the way.
 
-    Stores with the same settings become one instance in this process, whichever pipelines they are in, so a store that
-    can be opened only once can still be written by one pipeline and read by another.
+    Stores with the same settings become one instance, whichever pipelines they are in, as long as one of these is in
+    use. So a store that can be opened only once can still be written by one pipeline and read by another. Embedded
+    stores stay apart: those of one folder share what is open by themselves.
 
     :param name: Path of a YAML file, or the name of one that comes with the package, such as `"parent"`.
     :param index: Folder of the embedded index, instead of the one named in the file or in `ADV_RETRIEVAL_INDEX`.
@@ -132,7 +136,8 @@ def _descriptions(value: Any) -> Iterator[dict[str, Any]]:
 
 def _share_stores(_name: str, _component: type, parameters: dict[str, Any]) -> None:
     store = parameters.get("document_store")
-    if store is not None and hasattr(store, "to_dict"):
+    # Which folder an embedded store opens may be up to the environment, so its settings do not tell.
+    if hasattr(store, "to_dict") and not isinstance(store, QdrantEdgeDocumentStore):
         key = json.dumps(component_to_dict(store, "document_store"), sort_keys=True, default=str)
         parameters["document_store"] = _STORES.setdefault(key, store)
 

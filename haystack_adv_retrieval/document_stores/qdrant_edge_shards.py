@@ -46,6 +46,7 @@ LANGUAGES = {
     "tr": "Turkish",
 }
 
+LOCK = "lock"  # name of the lock file
 FLUSH_EVERY = 10_000  # points; what is not flushed is read from the log again when the shard is opened
 
 OPENING = threading.RLock()  # held while shards are opened and closed
@@ -79,7 +80,7 @@ class SharedShard:
         self.write_lock = threading.RLock()
         self.order = count(time_ns())
         self._unflushed = 0
-        self._lock = FileLock(folder / "lock", thread_local=False)
+        self._lock = FileLock(folder / LOCK, thread_local=False)
         try:
             self._lock.acquire(blocking=False)
         except Timeout:
@@ -182,7 +183,8 @@ class SharedShard:
         with OPENING:
             self.users -= 1
             if not self.users:
-                del _shards[self.process, self.folder]
+                if _shards.get((self.process, self.folder)) is self:
+                    del _shards[self.process, self.folder]
                 self.engine.close()
                 self._lock.release()
 
@@ -200,7 +202,8 @@ def acquire(path: str, language: str | None) -> SharedShard:
     folder = Path(os.path.realpath(path))
     key = (os.getpid(), folder)
     with OPENING:
-        if key not in _shards:
+        # A folder that was deleted may still be open, in a store that waits to be collected.
+        if key not in _shards or not (folder / LOCK).exists():
             _shards[key] = SharedShard(folder, language)
         shard = _shards[key]
         shard.users += 1

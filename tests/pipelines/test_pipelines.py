@@ -1,16 +1,21 @@
 """Every YAML file in `pipelines/`: loads as it is, runs on a real index, sync and async."""
 
 import asyncio
+import gc
 import json
+import shutil
 import time
+import weakref
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
-from haystack import Pipeline
+from haystack import Document, Pipeline
+from haystack.document_stores.in_memory import InMemoryDocumentStore
 from scripted_chat_server import ChatServer
 
-from haystack_adv_retrieval import load_pipeline, retrieve
+from haystack_adv_retrieval import ParentExpander, load_pipeline, retrieve
 from haystack_adv_retrieval.core.chunks import KEPT_SPANS, MATCHED_SPANS, SOURCE_ID, span_of
 from haystack_adv_retrieval.pipelines import (
     PATTERNS,
@@ -130,6 +135,68 @@ def test_ranking_can_come_after_expanding(handbook_index: Path):
     documents = retrieve(load_pipeline(path, index=handbook_index), QUESTION)
     assert [document.meta["initial_rank"] for document in documents][:3] == [2, 1, 3]
     assert any("within 14 days of this" in document.content for document in documents)
+
+
+def stores_of(pipeline: Pipeline) -> list[Any]:
+    parts = [pipeline.get_component(name) for name in pipeline.graph]
+    return [part.document_store for part in parts if hasattr(part, "document_store")]
+
+
+@pytest.fixture
+def in_memory(tmp_path: Path) -> Path:
+    """A pipeline file whose two components have a store in common that shares nothing by itself."""
+    pipeline, store = Pipeline(), InMemoryDocumentStore(shared=False)
+    for name in ("one", "other"):
+        pipeline.add_component(name, ParentExpander(store))
+    file = tmp_path / "in_memory.yml"
+    file.write_text(pipeline.dumps(), encoding="utf-8")
+    return file
+
+
+def test_stores_with_the_same_settings_are_one_as_long_as_they_are_in_use(in_memory: Path):
+    pipeline = load_pipeline(in_memory)
+    one, other = stores_of(pipeline)
+    assert one is other
+    assert stores_of(load_pipeline(in_memory))[0] is one
+    one.write_documents([Document(content="held")])
+    unused = weakref.ref(one)
+    del pipeline, one, other
+    gc.collect()
+    assert unused() is None
+    assert stores_of(load_pipeline(in_memory))[0].count_documents() == 0
+
+
+def test_embedded_stores_follow_the_environment_and_share_their_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("ADV_RETRIEVAL_INDEX", str(tmp_path / "a"))
+    writer = stores_of(load_pipeline("indexing"))[0]
+    writer.write_documents([Document(content="of a")])
+    for store in (*stores_of(load_pipeline("packed")), *stores_of(load_pipeline("parent", index=tmp_path / "a"))):
+        assert [document.content for document in store.filter_documents()] == ["of a"]
+    monkeypatch.setenv("ADV_RETRIEVAL_INDEX", str(tmp_path / "b"))
+    for store in stores_of(load_pipeline("packed")):
+        assert store.folder == str((tmp_path / "b").resolve())
+        assert store.count_documents() == 0
+
+
+def test_the_index_of_a_pipeline_that_is_gone_is_closed(tmp_path: Path):
+    stores_of(load_pipeline("packed", index=tmp_path / "here"))[0].write_documents([Document(content="a")])
+    gc.collect()
+    (tmp_path / "here").rename(tmp_path / "there")
+    (again,) = {store.folder: store for store in stores_of(load_pipeline("packed", index=tmp_path / "there"))}.values()
+    assert [document.content for document in again.filter_documents()] == ["a"]
+
+
+def test_a_deleted_index_is_made_anew_though_a_pipeline_still_holds_it(tmp_path: Path):
+    folder = tmp_path / "index"
+    before = stores_of(load_pipeline("packed", index=folder))[0]
+    before.write_documents([Document(content="deleted")])
+    shutil.rmtree(folder)
+    after = stores_of(load_pipeline("packed", index=folder))[0]
+    after.write_documents([Document(content="new")])
+    before.close()
+    reader = stores_of(load_pipeline("packed", index=folder))[0]
+    assert [document.content for document in reader.filter_documents()] == ["new"]
+    assert (folder / "shard").is_dir()
 
 
 async def test_slow_models_do_not_hold_other_requests_up(handbook_index: Path, a_model: ChatServer):
