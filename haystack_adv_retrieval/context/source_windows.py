@@ -1,8 +1,10 @@
 """The hits and leaves of one source, and the windows around the hits."""
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property
+from itertools import accumulate
 from operator import itemgetter
 from typing import Literal, NamedTuple
 
@@ -71,12 +73,19 @@ class Source:
 
     def pieces_of(self, span: Span) -> list[Document]:
         """List the leaves and hits that share text with a span, in source order."""
-        return [piece for own, piece in self._pieces if own.overlaps(span)]
+        first = bisect_right(self._ends, span.start)
+        last = bisect_left(self._pieces, span.end, key=lambda piece: piece[0].start)
+        return [piece for own, piece in self._pieces[first:last] if own.overlaps(span)]
 
     @cached_property
     def _pieces(self) -> list[tuple[Span, Document]]:
         known = {piece.id: piece for piece in (*self.leaves.values(), *self.hits)}
         return sorted(((_span(piece), piece) for piece in known.values()), key=itemgetter(0))
+
+    @cached_property
+    def _ends(self) -> list[int]:
+        """Where each piece ends, or one before it that goes on for longer."""
+        return list(accumulate((own.end for own, _ in self._pieces), max))
 
     def _window(self, hit: Document, rule: WindowRule) -> Window:
         def span_of(ordinal: int) -> Span | None:
@@ -114,23 +123,38 @@ def fused_windows(
         return [_fuse(windows) for windows in made]
     window_of = {window.hits[0].id: (number, window) for number, windows in enumerate(made) for window in windows}
     taken: list[list[Window]] = [[] for _ in sources]
-    lengths = [0] * len(sources)
+    left = max_length
+
+    @cache
+    def measure(number: int, span: Span) -> int:
+        return length_of(sources[number].text(span), unit)
+
     for number, window in (window_of[hit.id] for hit in by_score(hits) if hit.id in window_of):
         for part in (window, Window(_span(window.hits[0]), window.hits, [])):
-            fused = _fuse([*taken[number], part])
-            length = sum(length_of(sources[number].text(each.span), unit) for each in fused)
-            if sum(lengths) - lengths[number] + length <= max_length or not any(taken):
-                taken[number], lengths[number] = fused, length
+            near = _near(taken[number], part.span)
+            before = taken[number][near]
+            after = _fuse([*before, part])
+            more = sum(measure(number, each.span) for each in after)
+            more -= sum(measure(number, each.span) for each in before)
+            if more <= left or not any(taken):
+                taken[number][near] = after
+                left -= more
                 break
     return taken
 
 
+def _near(windows: Sequence[Window], span: Span) -> slice:
+    """Find which of some windows, fused and in the order of the text, overlap or touch a span."""
+    first = bisect_left(windows, span.start, key=lambda window: window.span.end)
+    return slice(first, bisect_right(windows, span.end, key=lambda window: window.span.start))
+
+
 def _fuse(windows: Sequence[Window]) -> list[Window]:
-    fused = []
-    for span in merge(window.span for window in windows):
-        inside = [window for window in windows if span.contains(window.span)]
-        hits = [hit for window in inside for hit in window.hits]
-        fused.append(Window(span, hits, [id_ for window in inside for id_ in window.missing]))
+    fused = [Window(span, [], []) for span in merge(window.span for window in windows)]
+    for window in windows:
+        place = bisect_right(fused, window.span.start, key=lambda whole: whole.span.start) - 1
+        fused[place].hits.extend(window.hits)
+        fused[place].missing.extend(window.missing)
     return fused
 
 
