@@ -10,7 +10,7 @@ from haystack import logging
 from haystack.document_stores.types import DocumentStore
 
 from haystack_adv_retrieval.calls import Call, Steps, drive, drive_async
-from haystack_adv_retrieval.core.chunks import CHUNK_KEYS, RESULT_KEYS, UNIT
+from haystack_adv_retrieval.core.chunks import RESERVED_KEYS, UNIT
 from haystack_adv_retrieval.core.filter_schema import MetadataField, fold
 from haystack_adv_retrieval.stores import scan
 
@@ -74,7 +74,7 @@ def read_fields(
     """
 
     def wanted(name: str) -> bool:
-        known = name in names if names is not None else name not in CHUNK_KEYS | RESULT_KEYS
+        known = name in names if names is not None else name not in RESERVED_KEYS
         return known and MetadataField.is_name(name)
 
     columns = yield Call(_Sources(document_store), "columns")

@@ -137,3 +137,11 @@ def test_a_store_without_these_methods_is_refused_by_name():
 
     with pytest.raises(ValueError, match=r"Plain lacks .*get_metadata_fields_info.*metadata_fields"):
         schema_from_store(Plain())
+
+
+def test_a_field_may_have_the_name_of_what_a_ranker_puts_on_results():
+    store = InMemoryDocumentStore(shared=False)
+    store.write_documents(
+        [Document(content="a", meta={"rank": 1, "level": 0}), Document(content="b", meta={"rank": 2})]
+    )
+    assert plain(schema_from_store(store)) == {"rank": {"type": "int", "minimum": 1, "maximum": 2}}

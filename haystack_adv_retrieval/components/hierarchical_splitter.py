@@ -35,6 +35,9 @@ class HierarchicalSplitter:
     below a quarter of the size shares a block with its neighbour. The metadata of the chunks is described in
     `haystack_adv_retrieval.core.chunks`.
 
+    The metadata of a document is copied to every chunk, but what has the name of a chunk's own key, such as `level`,
+    `unit`, `namespace` or `headings`, cannot be: it is left out with a warning.
+
     A document without text, or with white space alone, has no chunks; its source record says so, which lets an index
     forget what the source held before.
 
@@ -130,6 +133,7 @@ class HierarchicalSplitter:
         :raises ValueError: If two documents have the same identity.
         """
         result: dict[str, list[Document]] = {"documents": [], "parents": [], "sources": []}
+        _warn_of_lost_keys(documents)
         seen: set[str] = set()
         for record, document in zip(self.source_records(documents), documents, strict=True):
             source_id = record.meta[chunks.SOURCE_ID]
@@ -176,7 +180,7 @@ class HierarchicalSplitter:
 
     def _source_record(self, document: Document, settings: str) -> Document:
         identity = next((document.meta[key] for key in self.source_id_meta_key if document.meta.get(key)), document.id)
-        meta = copy.deepcopy(chunks.user_meta(document.meta))
+        meta = copy.deepcopy(chunks.meta_of_source(document.meta)[0])
         lasting = {key: value for key, value in meta.items() if key not in self.volatile_meta_keys}
         version = chunks.digest(
             document.content or "", json.dumps(lasting, sort_keys=True, default=str, ensure_ascii=True), settings
@@ -241,6 +245,17 @@ class HierarchicalSplitter:
 _SHARED = (chunks.NAMESPACE, chunks.SOURCE_ID, chunks.SOURCE_VERSION, chunks.LEAF_LEVEL)
 # What differs from chunk to chunk. A copy of a dictionary that has these keys already need not grow when they are set.
 _VARYING = (chunks.SPLIT_ID, chunks.START, chunks.END, chunks.LEAF_START, chunks.LEAF_END, chunks.PAGE, chunks.HEADINGS)
+
+
+def _warn_of_lost_keys(documents: list[Document]) -> None:
+    lost: set[str] = set()
+    for document in documents:
+        lost |= chunks.meta_of_source(document.meta)[1]
+    if lost:
+        logger.warning(
+            "Metadata under these keys is not kept, as chunks have their own of these names: {keys}. Rename it.",
+            keys=", ".join(sorted(lost)),
+        )
 
 
 @cache

@@ -35,7 +35,8 @@ class Text:
         self.document = document
         self.content = document.content or ""
         self.is_slice = chunks.is_slice(document.meta, document.content)
-        self.is_extract = document.meta.get(chunks.COMPRESSION, "none") != "none"
+        method = document.meta.get(chunks.COMPRESSION)
+        self.is_extract = method == "abstractive" or (chunks.KEPT_SPANS in document.meta and method != "none")
         start, span = document.meta.get(chunks.START), chunks.span_of(document.meta)
         is_exact = span.length == len(self.content) if span else chunks.END not in document.meta
         self.start = start if isinstance(start, int) and is_exact else 0

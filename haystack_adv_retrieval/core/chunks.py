@@ -68,6 +68,10 @@ CHUNK_KEYS = frozenset(
     | {SUMMARY_METHOD, SUMMARY_KEY, SUMMARY_SETTINGS}
     | {EMBEDDING_MODEL, EMBEDDING_DIM, EMBEDDING_TEXT, INDEXED_AT, PENDING}
 )
+# Keys that cannot be the user's: those above, and what is read off a result where one step follows another.
+RESERVED_KEYS = CHUNK_KEYS | {MATCHED_SPANS, KEPT_SPANS, EXPANDED_FROM, PART_IDS, INITIAL_RANK}
+# Those of them that mean the same in Haystack, whose converters and splitters write them.
+HAYSTACK_KEYS = frozenset({SOURCE_ID, SPLIT_ID, START, PAGE})
 
 
 def digest(*parts: str | int) -> str:
@@ -167,5 +171,17 @@ def leaf_ids(meta: Mapping[str, Any], ordinals: Iterable[int]) -> list[str]:
 
 
 def user_meta(meta: Mapping[str, Any]) -> dict[str, Any]:
-    """Keep the metadata that the user brought: everything that the data contract does not define."""
-    return {key: value for key, value in meta.items() if key not in CHUNK_KEYS and key not in RESULT_KEYS}
+    """Keep the metadata of a stored chunk that the user brought: everything that the data contract does not define."""
+    return {key: value for key, value in meta.items() if key not in RESERVED_KEYS}
+
+
+def meta_of_source(meta: Mapping[str, Any]) -> tuple[dict[str, Any], set[str]]:
+    """
+    Choose what a document's metadata brings into an index.
+
+    :param meta: The metadata. That of a chunk or a result says more than the user did, and loses what search put there.
+    :returns: What is the user's, and the user's keys that cannot be kept, as the data contract has them.
+    """
+    if {SOURCE_VERSION, LEAF_LEVEL} <= meta.keys():
+        return {key: value for key, value in user_meta(meta).items() if key not in RESULT_KEYS}, set()
+    return user_meta(meta), {*meta} & (RESERVED_KEYS - HAYSTACK_KEYS)

