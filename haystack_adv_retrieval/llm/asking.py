@@ -191,10 +191,12 @@ def ask_many(
     :returns: One reply per question, in their order.
     """
     unanswered: list[Reply[T]] = []  # in a row
+    enough = max(3, max_workers)
 
     def question(prompt: str | list[ChatMessage], read: Reader[T], schema: dict[str, Any] | None) -> Steps[Reply[T]]:
-        if len(unanswered) >= max(3, max_workers):
-            return Reply(None, "", "failed", unanswered[-1].error, answered=False)
+        recent = unanswered[-enough:]  # in one step, as another thread may empty the list at any time
+        if len(recent) == enough:
+            return Reply(None, "", "failed", recent[-1].error, answered=False)
         reply = yield from ask(chat_generator, prompt, read=read, schema=schema, **options)
         if reply.answered:
             unanswered.clear()

@@ -1,4 +1,5 @@
 import asyncio
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -228,6 +229,35 @@ def test_a_model_that_is_not_there_is_not_asked_for_ever(chat_server: ChatServer
     assert {reply.outcome for reply in replies} == {"failed"}
     assert all("down" in str(reply.error) for reply in replies)
     assert len(chat_server.requests) <= 5
+
+
+def test_an_answer_that_comes_while_another_question_gives_up_does_no_harm() -> None:
+    parallel: Any = next(ask_many(MockChatGenerator("unused"), ["q"] * 5, max_workers=3, retries=0))
+    *failing, slow, last = [call.target.steps() for call in parallel.calls]
+    for steps in (*failing, slow):
+        next(steps)  # asked
+    for steps in failing:
+        with pytest.raises(StopIteration):
+            steps.throw(RuntimeError("down"))
+    lines: list[int] = []
+
+    def interrupt(frame: Any, event: str, _arg: Any) -> Any:
+        """Let the slow answer come in between the first line of the last question and its second."""
+        if frame.f_code.co_name == "question" and event == "line":
+            lines.append(frame.f_lineno)
+            if len(lines) == 2:
+                with pytest.raises(StopIteration):
+                    slow.send(said("yes"))
+        return interrupt
+
+    sys.settrace(interrupt)
+    try:
+        with pytest.raises(StopIteration) as stop:
+            next(last)
+    finally:
+        sys.settrace(None)
+    assert len(lines) > 2
+    assert str(stop.value.value.error) == "down"
 
 
 def test_each_question_can_have_its_own_reader_and_schema(chat_server: ChatServer, run: Run) -> None:
