@@ -22,7 +22,6 @@ from haystack.core.errors import (
 from haystack.document_stores.errors import DocumentStoreError
 from haystack.errors import FilterError
 from huggingface_hub.utils.tqdm import disable_progress_bars
-from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, Task, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
@@ -36,9 +35,9 @@ from haystack_adv_retrieval.indexing.documents import IndexReport, delete_source
 from haystack_adv_retrieval.indexing.folders import find_files
 from haystack_adv_retrieval.indexing.maintenance import prune, status
 from haystack_adv_retrieval.pipelines import DEFAULT_PATTERN, PATTERNS, load_pipeline, retrieve
+from haystack_adv_retrieval.terminal import console, is_index, open_index
 
 app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False, help=__doc__)
-console = Console(highlight=False, markup=False)  # names and texts may hold brackets
 
 # Haystack's errors about the component in which something else happened.
 _AROUND = (ComponentDeserializationError, ComponentError, DeserializationError, PipelineError, PipelineRuntimeError)
@@ -90,7 +89,7 @@ def index(
     started = time.perf_counter()
     found = find_files(paths, include or ["*"])
     # A folder may have become empty since it was indexed, but no index begins with it.
-    if not (found.files or (found.scope and _is_index(to))):
+    if not (found.files or (found.scope and is_index(to))):
         reasons = [f"{path}: {reason}" for path, reason in found.failures.items()]
         nothing = "matches --include" if include else f"is in {', '.join(paths)}"
         raise ValueError("; ".join(reasons) or f"no file of a type that can be read {nothing}")
@@ -156,7 +155,7 @@ def delete(
     prefix = f"{namespace}::" if namespace else ""
     wanted = {prefix + source: source for source in sources}
     wanted |= {prefix + Path(source).resolve().as_posix(): source for source in sources}
-    deleted = [wanted[source_id] for source_id in delete_sources(_store(index), wanted)]
+    deleted = [wanted[source_id] for source_id in delete_sources(open_index(index), wanted)]
     for source in sources:
         outcome = "deleted" if source in deleted else ("not in the index", "red")
         console.print(Text.assemble(outcome, f"  {source}"))
@@ -169,20 +168,20 @@ def delete(
 @app.command("status")
 def show_status(index: Index, namespace: Namespace = None, as_json: AsJson = False) -> None:
     """Tell what is in an index, and whether it is in order."""
-    _report(status(_store(index), namespace=namespace), as_json)
+    _report(status(open_index(index), namespace=namespace), as_json)
 
 
 @app.command("prune")
 def prune_index(index: Index, namespace: Namespace = None, as_json: AsJson = False) -> None:
     """Delete what does not belong in an index, such as what an interrupted run left."""
-    _report(prune(_store(index), namespace=namespace), as_json)
+    _report(prune(open_index(index), namespace=namespace), as_json)
 
 
 @app.command()
 def optimize(index: Index) -> None:
     """Build the graph for approximate search; worth its minutes from about 100,000 leaves on."""
     with console.status("Building the graph"):
-        changed = _store(index).optimize()
+        changed = open_index(index).optimize()
     console.print("The index was optimized." if changed else "The index was optimal already.")
 
 
@@ -205,7 +204,7 @@ def query(
     """Ask the index, and show what was found and what is handed over instead."""
     if not question.strip():
         raise ValueError("question must not be empty")
-    store = _store(index)
+    store = open_index(index)
     pipeline = load_pipeline(pattern, index=index, overrides=_settings(settings))
     wanted = _json("--filter", filters) if filters else None
     search, attempts, understood = question, [wanted], None
@@ -231,17 +230,6 @@ def query(
         _show(rank, document, store)
     if not documents:
         console.print("Nothing was found.")
-
-
-def _store(folder: Path) -> QdrantEdgeDocumentStore:
-    """Open an index that exists; another folder should not become an empty index."""
-    if not _is_index(folder):
-        raise FileNotFoundError(f"There is no index in {folder}. Make one with: adv-retrieval index PATH --to {folder}")
-    return QdrantEdgeDocumentStore(str(folder))
-
-
-def _is_index(folder: Path) -> bool:
-    return (folder / "shard").is_dir()
 
 
 def _settings(given: list[str] | None) -> dict[str, Any]:

@@ -15,7 +15,7 @@ LAYERS = [
     {"stores", "nested"},
     {"llm", "context", "compression", "store_fields"},
     {"document_stores", "components", "wrapped_retriever"},
-    {"indexing", "pipelines"},
+    {"indexing", "pipelines", "terminal"},
     {"evaluation", "serving"},
     {"cli"},
 ]

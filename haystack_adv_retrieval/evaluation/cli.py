@@ -11,13 +11,11 @@ import typer
 import yaml
 from haystack import Document, Pipeline
 from rich import box
-from rich.console import Console
-from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 from rich.table import Table
+from rich.text import Text
 
 from haystack_adv_retrieval.core import chunks
-from haystack_adv_retrieval.document_stores.qdrant_edge_document_store import QdrantEdgeDocumentStore
 from haystack_adv_retrieval.evaluation.drafting import draft_questions
 from haystack_adv_retrieval.evaluation.evaluate import BUDGETS, evaluate
 from haystack_adv_retrieval.evaluation.indexes import build_index, fixed_size_baseline, read_sources
@@ -28,14 +26,13 @@ from haystack_adv_retrieval.evaluation.results import Evaluation
 from haystack_adv_retrieval.evaluation.sweep import Trial, combinations, sweep
 from haystack_adv_retrieval.llm.asking import helper_model
 from haystack_adv_retrieval.pipelines import load_pipeline
-
-console = Console(highlight=False)
+from haystack_adv_retrieval.terminal import console, open_index
 
 BASELINE_WORDS = 200
 WITHOUT_MODEL = "parent,window,merge,packed,compressed"
 
 Questions = Annotated[Path, typer.Option("--questions", help="The labelled set, as JSONL.", exists=True)]
-Index = Annotated[Path, typer.Option("--from", help="Folder of the index.", exists=True, file_okay=False)]
+Index = Annotated[Path, typer.Option("--from", help="Folder of the index.")]
 Budgets = Annotated[
     list[int] | None, typer.Option("--budget", min=1, help="Measure contexts cut at this many characters.")
 ]
@@ -64,7 +61,7 @@ def evaluate_command(
     as_json: AsJson = False,
 ) -> None:
     """Compare strategies on labelled questions, with chunks of a fixed size too, and say if differences are real."""
-    sources = read_sources(QdrantEdgeDocumentStore(str(index)))
+    sources = read_sources(open_index(index))
     texts = _texts(sources)
     labelled = load_questions(questions, texts)
     if group_by:
@@ -117,7 +114,7 @@ def sweep_command(
     as_json: AsJson = False,
 ) -> None:
     """Search for the best settings, and compare them with the default on questions that the search did not see."""
-    sources = read_sources(QdrantEdgeDocumentStore(str(index)))
+    sources = read_sources(open_index(index))
     labelled = load_questions(questions, _texts(sources))
     space = dict(map(_values, tries))
     indexes: dict[str, Path] = {"{}": index}
@@ -174,7 +171,7 @@ def questions_command(
     as_json: AsJson = False,
 ) -> None:
     """Draft a labelled set with the chat model. Its lines are marked as drafted: check them before you trust scores."""
-    texts = _texts(read_sources(QdrantEdgeDocumentStore(str(index))))
+    texts = _texts(read_sources(open_index(index)))
     known = load_questions(to, texts) if to.exists() else []
     with console.status("Drafting"):
         drafts = draft_questions(texts, helper_model(), number=number, known=known, seed=seed)
@@ -205,6 +202,7 @@ def read_strategies(given: str, index: Path) -> dict[str, Pipeline]:
     :param index: The index that they search unless they name another.
     :returns: The pipelines by name.
     :raises ValueError: If the file is not such a mapping.
+    :raises FileNotFoundError: If there is no index where one is named.
     """
     path = Path(given)
     listed: Any = {name: name for name in given.split(",")}
@@ -217,11 +215,9 @@ def read_strategies(given: str, index: Path) -> dict[str, Pipeline]:
             raise ValueError(
                 f"{path}: {name!r} must be a pattern or have the keys pipeline, set and index, got {value!r}"
             )
-        strategies[str(name)] = load_pipeline(
-            str(described["pipeline"]),
-            index=described.get("index", index),
-            overrides=described.get("set"),
-        )
+        folder = Path(described.get("index", index))
+        open_index(folder)  # so that a wrong folder is named
+        strategies[str(name)] = load_pipeline(str(described["pipeline"]), index=folder, overrides=described.get("set"))
     return strategies
 
 
@@ -250,7 +246,7 @@ def _json_model() -> Any:
 
 
 def _progress() -> Progress:
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     return Progress(*columns, console=console, transient=True)
 
 
@@ -272,17 +268,18 @@ def _show(evaluation: Evaluation) -> None:
     for name in evaluation.ranking():
         numbers = [f"{evaluation.mean(name, one):.3f}" for one in shown]
         numbers += [f"{costs[name]['context_length']:.0f}", f"{costs[name]['seconds']['total']['p50'] * 1000:.0f}"]
-        table.add_row(f"[bold]{name}[/]", *numbers, f"{costs[name]['llm_calls']:.1f}")
+        table.add_row(Text(name, "bold"), *numbers, f"{costs[name]['llm_calls']:.1f}")
     console.print(table)
     for name in evaluation.ranking():
         if name != evaluation.baseline:
             result = evaluation.comparison(name, metric)
             color = {"better": "green", "worse": "red"}.get(result.verdict, "yellow")
             change = f"{result.difference:+.3f} ({result.low:+.3f} to {result.high:+.3f})"
-            console.print(f"{name}: [{color}]{result.verdict}[/], {metric} {change}")
+            console.print(Text.assemble(f"{name}: ", (result.verdict, color), f", {metric} {change}"))
         for error in dict.fromkeys(costs[name]["errors"]):
-            console.print(f"[red]{name} failed:[/] {escape(error)}")
+            console.print(Text.assemble((f"{name} failed:", "red"), f" {error}"))
     drafted = sum(question.drafted for question in evaluation.questions)
     if drafted:
-        console.print(f"[yellow]A model drafted {drafted} of the {len(evaluation.questions)} questions.[/] Check them.")
-    console.print(f"\n[bold]{escape(evaluation.summary())}[/]")
+        warning = f"A model drafted {drafted} of the {len(evaluation.questions)} questions."
+        console.print(Text.assemble((warning, "yellow"), " Check them."))
+    console.print(Text.assemble("\n", (evaluation.summary(), "bold")))

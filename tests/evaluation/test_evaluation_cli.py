@@ -77,6 +77,38 @@ def test_eval_prints_scores_and_verdicts_and_writes_the_report(command, index, l
     assert "<svg" in report.read_text("utf-8")
 
 
+@pytest.mark.parametrize("name", ["eval", "sweep", "questions"])
+def test_a_folder_that_is_no_index_stays_as_it_is(command, name, labelled, tmp_path):
+    (tmp_path / "empty").mkdir()
+    options = {
+        "eval": ["--questions", labelled],
+        "sweep": ["--questions", labelled, "--try", "expander.window_size=[0]"],
+        "questions": ["--to", tmp_path / "drafted.jsonl"],
+    }
+    with pytest.raises(FileNotFoundError, match=r"There is no index in .*empty"):
+        command(name, "--from", tmp_path / "empty", *options[name])
+    assert not [*(tmp_path / "empty").iterdir()]
+
+
+def test_an_index_that_a_strategy_names_has_to_be_there(index, tmp_path):
+    (tmp_path / "s.yml").write_text(f"a: {{pipeline: window, index: {tmp_path / 'missing'}}}")
+    with pytest.raises(FileNotFoundError, match=r"There is no index in .*missing"):
+        read_strategies(str(tmp_path / "s.yml"), index)
+    assert not (tmp_path / "missing").exists()
+
+
+def test_names_and_errors_in_brackets_are_printed_as_they_are(command, index, labelled, tmp_path):
+    file = tmp_path / "strategies.yml"
+    file.write_text("'[red]a': {pipeline: window, set: {expander.top_k: 1}}\n'[bold]wide[/]': window\n")
+    options = ["--strategies", file, "--baseline", "[red]a"]
+    printed = command("eval", "--questions", labelled, "--from", index, *options).stdout
+    assert "[bold]wide[/]: " in printed
+    assert "\n [red]a  " in printed
+    tries = ["--try", "pattern=[parent]", "--try", "merger.threshold=['[/]']"]
+    printed = command("sweep", "--questions", labelled, "--from", index, *tries).stdout
+    assert 'merger.threshold="[/]" (' in printed
+
+
 def test_strategies_can_be_described_in_a_file(command, index, labelled, tmp_path):
     file = tmp_path / "strategies.yml"
     file.write_text("narrow: {pipeline: window, set: {expander.top_k: 1}}\nwide: window\n")
