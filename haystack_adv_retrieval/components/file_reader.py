@@ -1,7 +1,8 @@
 import asyncio
+import copy
 import logging
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
@@ -59,7 +60,8 @@ class FileReader:
         """
         Read files.
 
-        :param sources: Paths, or streams whose metadata holds a `file_path` (or a `source_id`).
+        :param sources: Paths, or streams whose metadata holds a `file_path` or `file_name`, which tells the type, or a
+            `source_id`, which is the identity and tells the type if neither is there.
         :param meta: Metadata for all documents, or a dictionary per source.
         :returns: `documents`: one per file that could be read, with `meta["source_id"]` (an absolute path, or what the
             stream says) and `meta["file_path"]`; `failed`: `{"source": ..., "reason": ...}` of the others.
@@ -71,15 +73,15 @@ class FileReader:
         documents: list[Document] = []
         failed: list[dict[str, str]] = []
         for source, extra in zip(sources, metas, strict=True):
-            name = _name(source)
+            name, path = _first(source, _IDENTITY), _first(source, _PATH)
             try:
-                content = self._read(source, Path(name).suffix.lower())
+                content = self._read(source, Path(path).suffix.lower())
             except Exception as error:
                 failed.append({"source": name, "reason": str(error) or type(error).__name__})
                 continue
             own = source.meta if isinstance(source, ByteStream) else {}
-            identity = {chunks.SOURCE_ID: name, "file_path": name}
-            documents.append(Document(content=content, meta=identity | own | extra))
+            identity = {chunks.SOURCE_ID: name, "file_path": path}
+            documents.append(Document(content=content, meta=copy.deepcopy(identity | own | extra)))
         return {"documents": documents, "failed": failed}
 
     @component.output_types(documents=list[Document], failed=list[dict[str, str]])
@@ -135,11 +137,16 @@ def _silence() -> Iterator[None]:
                 logger.setLevel(level)
 
 
-def _name(source: str | Path | ByteStream) -> str:
+# What a stream's metadata calls it, and says of the file that it was, by falling preference.
+_IDENTITY = (chunks.SOURCE_ID, "file_path", "file_name")
+_PATH = ("file_path", "file_name", chunks.SOURCE_ID)
+
+
+def _first(source: str | Path | ByteStream, keys: Sequence[str]) -> str:
+    """Read what a source is called under the first of some keys that its metadata has."""
     if not isinstance(source, ByteStream):
         return Path(source).resolve().as_posix()
-    name = source.meta.get(chunks.SOURCE_ID) or source.meta.get("file_path") or source.meta.get("file_name")
-    return str(name or "unnamed")
+    return next((str(source.meta[key]) for key in keys if source.meta.get(key) not in (None, "")), "unnamed")
 
 
 @cache

@@ -42,6 +42,27 @@ def test_an_upload_is_named_by_its_metadata(folder: Path) -> None:
     assert (document.content, document.meta["source_id"]) == ("text", "up.md")
 
 
+@pytest.mark.parametrize(
+    ("meta", "expected"),
+    [
+        ({"source_id": "doc-17", "file_path": "in/a.md"}, ("doc-17", "in/a.md")),
+        ({"source_id": "doc-17", "file_name": "a.md"}, ("doc-17", "a.md")),
+        ({"source_id": 0, "file_path": "a.md", "file_name": "b.exe"}, (0, "a.md")),
+    ],
+)
+def test_the_type_of_an_upload_is_that_of_its_file(meta: dict, expected: tuple) -> None:
+    (document,) = FileReader().run(sources=[ByteStream(b"text", meta=meta)])["documents"]
+    assert (document.meta["source_id"], document.meta["file_path"]) == expected
+
+
+def test_documents_share_nothing_with_each_other_or_the_caller(folder: Path) -> None:
+    shared, upload = {"tags": ["a"]}, ByteStream(b"text", meta={"file_path": "up.md", "acl": {"groups": ["ops"]}})
+    first, other = FileReader().run(sources=[upload, folder / "open" / "a.md"], meta=shared)["documents"]
+    first.meta["tags"].append("b")
+    first.meta["acl"]["groups"].append("b")
+    assert (other.meta["tags"], shared, upload.meta["acl"]) == (["a"], {"tags": ["a"]}, {"groups": ["ops"]})
+
+
 def test_metadata_of_another_number_is_refused(folder: Path) -> None:
     with pytest.raises(ValueError, match=r"per source \(1\), got 2"):
         FileReader().run(sources=[folder / "b.txt"], meta=[{}, {}])
