@@ -36,7 +36,7 @@ class IndexReport:
     :param updated: Number of sources that replaced what the index held of them.
     :param skipped: Number of sources that were in the index as they are.
     :param deleted: Number of sources that were deleted.
-    :param leaves_embedded: Number of leaves (and summaries) that were embedded.
+    :param leaves_embedded: Number of leaves (and summaries) that were embedded and written.
     :param leaves_reused: Number of leaves (and summaries) of changed sources whose embedding the index held.
     :param failures: The reason by source id. What the index held of these sources before is still there.
     :param notes: What else the user should know, in sentences.
@@ -127,10 +127,8 @@ class IndexRun:
             if len(batch) == 1:
                 yield from self._fail(batch[0], error)
                 return []
-            changed = []
-            for document in batch:
-                changed += yield from self._changed([document])
-            return changed
+            first, second = _halves(batch)
+            return [*(yield from self._changed(first)), *(yield from self._changed(second))]
         changed = []
         for document, record, is_current in zip(batch, records, current, strict=True):
             source_id = record.meta[chunks.SOURCE_ID]
@@ -145,16 +143,18 @@ class IndexRun:
         return changed
 
     def _update(self, group: list[Document]) -> Steps[None]:
-        """Index changed documents together or, if that fails, each by itself: what failed is repaired by the retry."""
+        """Index changed documents together or, if that fails, by halves: what failed is repaired by the retry."""
+        embedded = self.report.leaves_embedded
         try:
             if group:
                 yield from self._update_together(group)
         except EmbeddingMismatchError:
             raise
         except Exception as error:
+            self.report.leaves_embedded = embedded  # what was not written does not count
             if len(group) > 1:
-                for document in group:
-                    yield from self._update([document])
+                for half in _halves(group):
+                    yield from self._update(half)
             else:
                 yield from self._fail(group[0], error)
         else:
@@ -256,6 +256,11 @@ class _Reader:
 
     def read(self) -> list[Document]:
         return next(self.batches, [])
+
+
+def _halves(documents: list[Document]) -> tuple[list[Document], list[Document]]:
+    middle = len(documents) // 2
+    return documents[:middle], documents[middle:]
 
 
 def _batches(documents: Iterable[Document]) -> Iterable[list[Document]]:

@@ -213,6 +213,27 @@ def test_a_source_that_the_store_refuses_fails_alone_and_keeps_what_was_there(st
     assert prune(store) == PruneReport()
 
 
+def test_a_bad_document_costs_the_others_few_calls_and_nothing_is_counted_twice(store, monkeypatch):
+    monkeypatch.setattr(index_writer, "BATCH_SIZE", 50)
+    embedder = Embedder("Note 77.".__eq__)
+    report = index(store, numbered(200), embedder)
+    assert report == IndexReport(added=199, leaves_embedded=199, failures={"n077": "ConnectionError: no answer"})
+    assert len(embedder.batches) <= 2 * 8 + 4  # the half with it and the other one, eight times, in batches of 50
+    assert len(texts_in(store)) == 199
+
+
+def test_a_document_that_cannot_be_identified_costs_few_calls_of_the_store(store):
+    class Odd:
+        def __str__(self):
+            raise ValueError("odd")
+
+    given = numbered(200)
+    given[77].meta["odd"] = Odd()
+    counting = CountingStore(store)
+    assert len(index(counting, given).failures) == 1
+    assert counting.calls.count("filter_documents") < 40
+
+
 def test_failures_go_on_as_long_as_the_store_and_the_embedder_work(store):
     report = index(store, numbered(30), Embedder(lambda text: "Note 1" in text or "Note 2" in text))
     assert len(report.failures) == 22
@@ -225,7 +246,7 @@ def test_a_run_gives_up_when_nothing_works_any_more_and_deletes_nothing(store):
     report = index(store, numbered(200), embedder, delete_missing=True)
     assert len(report.failures) == 10
     assert [note.split(",")[0] for note in report.notes] == ["Gave up"]
-    assert len(embedder.batches) == 12
+    assert len(embedder.batches) == 25  # halves down to the first source, ten sources and what is between, a probe
     assert sources_in(store) == ["old"]
     assert index(store, numbered(200)).added == 200
 
