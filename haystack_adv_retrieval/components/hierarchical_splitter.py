@@ -179,7 +179,8 @@ class HierarchicalSplitter:
         )
 
     def _source_record(self, document: Document, settings: str) -> Document:
-        identity = next((document.meta[key] for key in self.source_id_meta_key if document.meta.get(key)), document.id)
+        named = (document.meta.get(key) for key in self.source_id_meta_key)
+        identity = next((name for name in named if name not in (None, "")), document.id)
         meta = copy.deepcopy(chunks.meta_of_source(document.meta)[0])
         lasting = {key: value for key, value in meta.items() if key not in self.volatile_meta_keys}
         version = chunks.digest(

@@ -278,6 +278,7 @@ def test_records_without_splitting_are_those_of_a_run():
         ({}, {}, "the id"),
         ({"key": 7}, {"source_id_meta_key": "key"}, "7"),
         ({"url": "c"}, {"source_id_meta_key": ("key", "url")}, "c"),
+        ({"source_id": 0, "url": "c"}, {}, "0"),
         ({"url": "c"}, {"namespace": "team"}, "team::c"),
     ],
 )
