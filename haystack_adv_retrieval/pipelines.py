@@ -171,7 +171,7 @@ async def run_pipeline_async(pipeline: Pipeline, query: str, **values: Any) -> d
 
 
 def _inputs(pipeline: Pipeline, query: str, values: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    order, free = list(networkx.topological_sort(pipeline.graph)), pipeline.inputs()
+    order, free = _order(pipeline), pipeline.inputs()
     data: dict[str, dict[str, Any]] = {}
     for name, value in {"query": query, **values}.items():
         if value is None:
@@ -185,6 +185,16 @@ def _inputs(pipeline: Pipeline, query: str, values: Mapping[str, Any]) -> dict[s
     return data
 
 
+def _order(pipeline: Pipeline) -> list[str]:
+    """List the components from first to last; those of a loop, and others side by side, in the order they came in."""
+    loops, added = networkx.condensation(pipeline.graph), list(pipeline.graph)
+    return [
+        name
+        for side_by_side in networkx.topological_generations(loops)
+        for name in sorted((name for loop in side_by_side for name in loops.nodes[loop]["members"]), key=added.index)
+    ]
+
+
 def last_documents(pipeline: Pipeline, outputs: Mapping[str, Any]) -> list[Document]:
     """
     Read the documents that a pipeline ended with.
@@ -194,7 +204,7 @@ def last_documents(pipeline: Pipeline, outputs: Mapping[str, Any]) -> list[Docum
     :returns: The `documents` of the last component that gave some out.
     :raises ValueError: If no component gives documents out.
     """
-    order = [name for name in networkx.topological_sort(pipeline.graph) if "documents" in outputs.get(name, {})]
+    order = [name for name in _order(pipeline) if "documents" in outputs.get(name, {})]
     if not order:
         raise ValueError("No component of the pipeline gives documents out")
     return list(outputs[order[-1]]["documents"])

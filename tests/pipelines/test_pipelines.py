@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 import yaml
-from haystack import Document, Pipeline
+from haystack import Document, Pipeline, component
+from haystack.components.joiners import ListJoiner
 from haystack.document_stores.in_memory import InMemoryDocumentStore
 from scripted_chat_server import ChatServer
 
@@ -135,6 +136,39 @@ def test_ranking_can_come_after_expanding(handbook_index: Path):
     documents = retrieve(load_pipeline(path, index=handbook_index), QUESTION)
     assert [document.meta["initial_rank"] for document in documents][:3] == [2, 1, 3]
     assert any("within 14 days of this" in document.content for document in documents)
+
+
+@component
+class Search:
+    """Finds what it is asked for."""
+
+    @component.output_types(documents=list[Document])
+    def run(self, query: str, wider: str | None = None, top_k: int = 9) -> dict[str, Any]:
+        return {"documents": [Document(content=f"{wider or query} {number}") for number in range(top_k)]}
+
+
+@component
+class Judge:
+    """Asks for more once."""
+
+    @component.output_types(documents=list[Document], wider=str)
+    def run(self, documents: list[Document], top_k: int = 9) -> dict[str, Any]:
+        if "wider" not in (documents[0].content or ""):
+            return {"wider": "wider"}
+        return {"documents": documents[:top_k]}
+
+
+def test_a_pipeline_with_a_loop_is_asked_like_any_other():
+    pipeline = Pipeline()
+    pipeline.add_component("end", ListJoiner(list[Document]))
+    pipeline.add_component("search", Search())
+    pipeline.add_component("judge", Judge())
+    pipeline.connect("search.documents", "judge.documents")
+    pipeline.connect("judge.wider", "search.wider")
+    pipeline.connect("judge.documents", "end.values")
+    assert [document.content for document in retrieve(pipeline, "q", top_k=2)] == ["wider 0", "wider 1"]
+    outputs = run_pipeline(pipeline, "q", top_k=2)
+    assert len(outputs["search"]["documents"]) == 9, "the limit goes to the last component that has one"
 
 
 def stores_of(pipeline: Pipeline) -> list[Any]:
