@@ -1,6 +1,8 @@
 """SelfQueryFilterBuilder: constraints said in words become a safe filter."""
 
 import copy
+import math
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import date, datetime
@@ -73,6 +75,7 @@ class SelfQueryFilterBuilder:
         chat_generator: ChatGenerator | None = None,
         *,
         document_store: DocumentStore | None = None,
+        max_age: float | None = 60.0,
         method: Method = "auto",
         base_filters: dict[str, Any] | None = None,
         document_contents: str = "documents",
@@ -91,8 +94,10 @@ class SelfQueryFilterBuilder:
             None means all that the documents of `document_store` have.
         :param chat_generator: The model for the methods "llm" and "auto". None means the default model, see
             `haystack_adv_retrieval.llm.asking.helper_model`; "auto" makes do with the rules where there is none.
-        :param document_store: Where to read values and ranges of the fields from, on the first run; `refresh` reads
-            them anew.
+        :param document_store: Where to read values and ranges of the fields from, on the first run and when they are
+            older than `max_age`; `refresh` reads them anew at once.
+        :param max_age: Seconds after which a run reads the fields from the store again, to learn of what was indexed
+            since, by whomever. None reads them once.
         :param method: "rules", "llm", or "auto": the model is asked what the rules do not explain.
         :param base_filters: A filter that every result satisfies, whatever the question says.
         :param document_contents: What the collection holds, such as "recipes and dishes of the south". The model is
@@ -111,7 +116,7 @@ class SelfQueryFilterBuilder:
         """
         check_choice("method", method, Method)
         check_at_least(0, cache_size=cache_size)
-        check_positive(timeout=timeout)
+        check_positive(timeout=timeout, max_age=max_age)
         if not 0 < threshold <= 1:
             raise ValueError(f"threshold must be in (0, 1], got {threshold}")
         if metadata_fields is None and document_store is None:
@@ -122,6 +127,7 @@ class SelfQueryFilterBuilder:
         self.metadata_fields = None if metadata_fields is None else fields.to_dicts()
         self.chat_generator = chat_generator
         self.document_store = document_store
+        self.max_age = max_age
         self.method = method
         self.base_filters = base_filters
         self.document_contents = document_contents
@@ -139,6 +145,7 @@ class SelfQueryFilterBuilder:
         self._model = None if method == "rules" else helper_model(chat_generator)
         self._given = fields
         self._vocabulary = None if document_store else Vocabulary(fields, document_contents)
+        self._read_next = math.inf  # a `time.monotonic()`
         self._replies: dict[tuple[str, date, Vocabulary], Understanding] = {}
 
     def to_dict(self) -> dict[str, Any]:
@@ -148,6 +155,7 @@ class SelfQueryFilterBuilder:
             metadata_fields=self.metadata_fields,
             chat_generator=self.chat_generator and component_to_dict(self.chat_generator, "chat_generator"),
             document_store=self.document_store,
+            max_age=self.max_age,
             method=self.method,
             base_filters=self.base_filters,
             document_contents=self.document_contents,
@@ -262,7 +270,7 @@ class SelfQueryFilterBuilder:
 
     def _understand(self, query: str) -> Steps[Understanding]:
         try:
-            vocabulary = self._vocabulary or (yield from self._read_store())
+            vocabulary = yield from self._current()
         except Exception as error:
             if self.raise_on_failure:
                 raise
@@ -299,10 +307,25 @@ class SelfQueryFilterBuilder:
             raise reply.error or ValueError("the model gave no reply")
         return reply.value
 
+    def _current(self) -> Steps[Vocabulary]:
+        """Get the fields, read anew if they are too old; if that fails, the old ones."""
+        known = self._vocabulary
+        if known and time.monotonic() < self._read_next:
+            return known
+        try:
+            return (yield from self._read_store())
+        except Exception as error:
+            if not known or self.raise_on_failure:
+                raise
+            logger.warning("The fields could not be read anew: {error}", error=error)
+            return known
+
     def _read_store(self) -> Steps[Vocabulary]:
         """Read the fields from the store; where the user described one, the store adds its values and range."""
         if self.document_store is None:
             raise ValueError("document_store is needed to read the fields from, got None")
+        # Set first, so that of many runs at a time one reads, and the others go on with what is known.
+        self._read_next = time.monotonic() + (math.inf if self.max_age is None else self.max_age)
         names = [field.name for field in self._given.fields] or None
         found = {field.name: field.to_dict() for field in (yield from read_fields(self.document_store, names=names))}
         given = [field.to_dict() for field in self._given.fields] or list(found.values())
@@ -311,6 +334,9 @@ class SelfQueryFilterBuilder:
             {**(also if also.get("type") == field["type"] else {}), **field}
             for field, also in zip(given, stored, strict=True)
         ]
-        vocabulary = Vocabulary(FilterSchema(fields), self.document_contents)
+        known, schema = self._vocabulary, FilterSchema(fields)
+        if known and known.schema.to_dicts() == schema.to_dicts():
+            return known  # and the model's replies with it
+        vocabulary = Vocabulary(schema, self.document_contents)
         self._vocabulary = vocabulary if found else None  # an empty store is looked at again
         return vocabulary

@@ -9,6 +9,7 @@ from haystack import Document, Pipeline
 from haystack.components.retrievers.in_memory import InMemoryBM25Retriever
 from haystack.core.serialization_security import allow_deserialization_module
 from haystack.document_stores.in_memory import InMemoryDocumentStore
+from haystack.document_stores.types import DuplicatePolicy
 from haystack.utils import Secret
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -49,6 +50,7 @@ def conditions(filters):
         ({"threshold": 0.0}, "threshold"),
         ({"threshold": 1.5}, "threshold"),
         ({"cache_size": -1}, "cache_size"),
+        ({"max_age": 0}, "max_age must be positive, got 0"),
         ({"timeout": -1}, "timeout must be positive, got -1"),
         ({"base_filters": {"tenant": "a"}}, "base_filters"),
         ({"metadata_fields": None}, "metadata_fields"),
@@ -68,6 +70,7 @@ def test_it_survives_yaml_with_everything_set(chat_server):
         [MetadataField("type", values=["memo"]), {"name": "year", "type": "int"}],
         chat_server.generator(api_key=Secret.from_env_var("NO_KEY", strict=False)),
         document_store=InMemoryDocumentStore(index="yaml"),
+        max_age=None,
         base_filters=TENANT,
         document_contents="letters",
         examples=[{"question": "q", "query": "q", "filter": []}],
@@ -275,6 +278,54 @@ def test_fields_are_read_from_the_store_once_and_refreshed_on_demand():
     asyncio.run(builder.refresh_async())
     assert builder.run(query="note cards about tax")["filters"]["value"] == "note card"
     store.shutdown()
+
+
+@pytest.mark.parametrize(("max_age", "learns"), [(1e-9, True), (60.0, False), (None, False)])
+def test_what_is_indexed_later_is_known_once_the_fields_are_too_old(max_age, learns):
+    store = InMemoryDocumentStore(shared=False)
+    store.write_documents(STORED)
+    builder = SelfQueryFilterBuilder(document_store=store, max_age=max_age, method="rules")
+    for read in (lambda: builder.run(query="memos about tax"), builder.refresh):
+        read()
+        store.write_documents([Document(content="c", meta={"kind": "letter"})], policy=DuplicatePolicy.OVERWRITE)
+        assert bool(builder.run(query="letters about tax")["filters"]) == learns
+        store.delete_documents([Document(content="c", meta={"kind": "letter"}).id])
+
+
+def test_replies_are_kept_as_long_as_the_fields_are_the_same(chat_server):
+    chat_server.script(reply(("kind", "==", "memo")))
+    store = InMemoryDocumentStore(shared=False)
+    store.write_documents(STORED)
+    builder = SelfQueryFilterBuilder(
+        chat_generator=chat_server.generator(), document_store=store, max_age=1e-9, method="llm"
+    )
+    results = [builder.run(query="memos about tax") for _ in range(2)]
+    assert (results[0], len(chat_server.requests)) == (results[1], 1)
+    store.write_documents([Document(content="c", meta={"kind": "letter"})])
+    builder.run(query="memos about tax")
+    assert '"letter"' in chat_server.prompts[1]
+
+
+def test_fields_that_cannot_be_read_anew_are_those_of_before(caplog):
+    class Failing(InMemoryDocumentStore):
+        def count_documents(self):
+            if self.gone:
+                raise ConnectionError("gone")
+            return super().count_documents()
+
+    store = Failing(shared=False)
+    store.gone = False
+    store.write_documents(STORED)
+    builders = [
+        SelfQueryFilterBuilder(document_store=store, max_age=1e-9, method="rules", raise_on_failure=raises)
+        for raises in (False, True)
+    ]
+    before = [builder.run(query="memos about tax") for builder in builders]
+    store.gone = True
+    assert builders[0].run(query="memos about tax") == before[0] == before[1]
+    assert "The fields could not be read anew: gone" in caplog.text
+    with pytest.raises(ConnectionError):
+        builders[1].run(query="memos about tax")
 
 
 def test_names_that_are_spelt_alike_in_the_store_cost_one_field_and_not_all():
