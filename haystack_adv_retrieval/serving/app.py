@@ -150,6 +150,9 @@ def make_app(
                 if missing := wanted - set(registry.get_names()):
                     raise RuntimeError(f"These pipelines did not start, see above: {', '.join(sorted(missing))}")
                 yield state
+                for name in registry.get_names():
+                    if hasattr(wrapper := registry.get(name), "close_async"):
+                        await wrapper.close_async()
 
     app.router.lifespan_context = start_all
     app.add_middleware(Guard, allow_deploy=allow_deploy)

@@ -19,3 +19,7 @@ class PipelineWrapper(BasePipelineWrapper):
         """Answer the last question of a conversation from the indexed documents, and cite them."""
         pieces = await self.chat.answer(messages)
         return pieces if body.get("stream") else "".join([piece async for piece in pieces])
+
+    async def close_async(self) -> None:
+        """Close the chat model's connections."""
+        await self.chat.close_async()
