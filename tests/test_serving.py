@@ -86,6 +86,8 @@ def test_top_k_budget_and_filters_hold(server: httpx.Client):
         ({"query": "x" * 5000}, "query"),
         ({"query": "x", "pattern": "magic"}, "pattern"),
         ({"query": "x", "filters": {"field": "meta.a"}}, "filters"),
+        ({"query": "x", "filters": {"field": 3, "operator": "==", "value": 1}}, "field"),
+        ({"query": "x", "filters": {"operator": "AND", "conditions": [1]}, "pattern": "self-query"}, "dictionary"),
         ({"query": "x", "filters": {"field": "meta.a", "operator": "~", "value": 1}}, "operator"),
         ({}, "query"),
     ],

@@ -20,6 +20,7 @@ from haystack.utils.filters import document_matches_filter
 from haystack_adv_retrieval.document_stores.qdrant_edge_filters import (
     EVERYTHING,
     NotNativeError,
+    check_filter,
     narrow,
     point_id,
     translate,
@@ -432,6 +433,7 @@ class QdrantEdgeDocumentStore:
             return EVERYTHING
         if "operator" not in filters and "conditions" not in filters:
             raise ValueError(f"Invalid filter syntax in {filters}")
+        check_filter(filters)
         shard = self._shard
         try:
             return translate(filters, shard)

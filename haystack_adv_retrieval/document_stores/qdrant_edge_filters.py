@@ -85,21 +85,46 @@ def filterable(meta: Mapping[str, Any]) -> dict[str, Any]:
     return payload | {FACTS: " ".join(facts)}
 
 
+def check_filter(filters: Any) -> None:
+    """
+    Refuse a malformed filter, wherever in it the fault is.
+
+    :param filters: What is to be a Haystack filter.
+    :raises FilterError: If it is none.
+    """
+    if not isinstance(filters, Mapping):
+        raise FilterError(f"A filter must be a dictionary, got {filters!r}")
+    if "field" in filters:
+        _require(filters, "operator", "value")
+        field, operator, value = filters["field"], filters["operator"], filters["value"]
+        if not isinstance(field, str):
+            raise FilterError(f"'field' must be a string, got {field!r}")
+        if operator not in OPERATORS:
+            raise FilterError(f"Unknown comparison operator '{operator}'. Valid operators are: {', '.join(OPERATORS)}")
+        if operator in ("in", "not in") and not isinstance(value, list):
+            raise FilterError(f"Filter value must be a `list` when using operator '{operator}', got {type(value)}")
+        return
+    _require(filters, "operator", "conditions")
+    operator, conditions = filters["operator"], filters["conditions"]
+    if operator not in ("AND", "OR", "NOT"):
+        raise FilterError(f"Unknown logical operator '{operator}'. Valid operators are: AND, NOT, OR")
+    if not isinstance(conditions, list | tuple):
+        raise FilterError(f"'conditions' must be a list, got {conditions!r}")
+    for condition in conditions:
+        check_filter(condition)
+
+
 def translate(filters: Mapping[str, Any], shard: SharedShard) -> engine.Filter:
     """
     Translate a filter.
 
-    :param filters: A Haystack filter.
+    :param filters: A Haystack filter that was checked.
     :param shard: The shard that will be asked.
     :returns: A filter of the engine that matches the same documents.
-    :raises FilterError: If the filter is malformed.
     :raises NotNativeError: If the engine cannot express it exactly.
     """
     if "field" in filters:
         return _comparison(filters, shard)
-    _require(filters, "operator", "conditions")
-    if filters["operator"] not in ("AND", "OR", "NOT"):
-        raise FilterError(f"Unknown logical operator '{filters['operator']}'. Valid operators are: AND, NOT, OR")
     parts: list[Any] = [translate(condition, shard) for condition in filters["conditions"]]
     if filters["operator"] == "OR":
         return engine.Filter(should=parts) if parts else NOTHING
@@ -114,7 +139,7 @@ def narrow(filters: Mapping[str, Any], shard: SharedShard) -> engine.Filter:
     Haystack evaluates an AND from the left, so a later condition that cannot compare two values raises only for
     documents that pass the ones before.
 
-    :param filters: A Haystack filter.
+    :param filters: A Haystack filter that was checked.
     :param shard: The shard that will be asked.
     :returns: A filter that matches at least the documents that have to be looked at.
     """
@@ -128,12 +153,7 @@ def narrow(filters: Mapping[str, Any], shard: SharedShard) -> engine.Filter:
 
 
 def _comparison(condition: Mapping[str, Any], shard: SharedShard) -> engine.Filter:
-    _require(condition, "operator", "value")
     field, operator, value = condition["field"], condition["operator"], condition["value"]
-    if operator not in OPERATORS:
-        raise FilterError(f"Unknown comparison operator '{operator}'. Valid operators are: {', '.join(OPERATORS)}")
-    if operator in ("in", "not in") and not isinstance(value, list):
-        raise FilterError(f"Filter value must be a `list` when using operator '{operator}', got {type(value)}")
     root, dot, below = field.partition(".")
     path = below if dot else field
     if dot and root != "meta":  # a field that no document has

@@ -107,3 +107,30 @@ def test_any_filter_finds_the_same_documents_as_in_memory(edge, rows, asked):
         if expected is not FilterError:
             assert edge.count_documents_by_filter(one) == len(expected)
             assert {found.id for found in edge.search("text", filters=one, top_k=100)} == set(expected)
+
+
+ONE = {"field": "meta.a", "operator": "==", "value": 1}
+ON_CONTENT = {"field": "content", "operator": "==", "value": "text 0"}  # not for the engine
+
+
+@pytest.mark.parametrize(
+    ("malformed", "reason"),
+    [
+        ({"field": 3, "operator": "==", "value": 1}, "'field' must be a string, got 3"),
+        ({"field": None, "operator": "==", "value": 1}, "'field' must be a string, got None"),
+        ({"field": "meta.a", "operator": [], "value": 1}, "Unknown comparison operator"),
+        ({"field": "meta.a", "operator": "==", "values": 1}, "'value' key missing"),
+        ({"operator": "AND", "conditions": [1]}, "A filter must be a dictionary, got 1"),
+        ({"operator": "AND", "conditions": [ONE, None]}, "A filter must be a dictionary, got None"),
+        ({"operator": "OR", "conditions": [[ONE]]}, "A filter must be a dictionary, got"),
+        ({"operator": "NOT", "conditions": None}, "'conditions' must be a list, got None"),
+        ({"operator": "AND", "conditions": ONE}, "'conditions' must be a list, got {'field'"),
+        ({"operator": "AND", "conditions": "meta.a"}, "'conditions' must be a list, got 'meta.a'"),
+        ({"operator": {}, "conditions": [ONE]}, "Unknown logical operator"),
+        ({"operator": "OR", "conditions": [ON_CONTENT, 1]}, "A filter must be a dictionary, got 1"),
+    ],
+)
+def test_a_malformed_filter_is_refused_with_the_reason(edge, malformed, reason):
+    with pytest.raises(FilterError) as error:
+        edge.filter_documents(malformed)
+    assert reason in str(error.value)
