@@ -21,6 +21,7 @@ from haystack_adv_retrieval.document_stores.qdrant_edge_filters import (
     EVERYTHING,
     NotNativeError,
     check_filter,
+    names_field,
     narrow,
     point_id,
     translate,
@@ -292,8 +293,9 @@ class QdrantEdgeDocumentStore:
         if not filters:
             return 0
         with self._shard.write_lock:
-            documents = self.filter_documents(filters)
-            self._upsert([replace(document, meta=document.meta | meta) for document in documents])
+            records = self._records(self._native(filters))
+            documents = [replace(document, meta=document.meta | meta) for document in map(to_document, records)]
+            self._upsert(documents, map(_order, records))
         return len(documents)
 
     def count_documents_by_filter(self, filters: dict[str, Any]) -> int:
@@ -438,7 +440,7 @@ class QdrantEdgeDocumentStore:
         try:
             return translate(filters, shard)
         except NotNativeError:
-            candidates = self._scroll(narrow(filters, shard))
+            candidates = self._scroll(narrow(filters, shard), return_embedding=names_field(filters, "embedding"))
         try:
             matching: set[Any] = {point_id(found.id) for found in candidates if document_matches_filter(filters, found)}
         except TypeError as error:
@@ -446,11 +448,15 @@ class QdrantEdgeDocumentStore:
         return engine.Filter(must=[engine.HasIdCondition(matching)])
 
     def _scroll(self, matching: engine.Filter, *, return_embedding: bool = True) -> list[Document]:
+        return list(map(to_document, self._records(matching, return_embedding=return_embedding)))
+
+    def _records(self, matching: engine.Filter, *, return_embedding: bool = True) -> list[engine.Record]:
+        """Read what matches, in the order of writing."""
         request = engine.ScrollRequest(
             limit=sys.maxsize, filter=matching, with_payload=STORED, with_vector=return_embedding
         )
         records, _ = self._shard.engine.scroll(request)
-        return list(map(to_document, sorted(records, key=lambda record: (record.payload or {})[ORDER])))
+        return sorted(records, key=_order)
 
     def _without_duplicates(self, documents: list[Document], policy: DuplicatePolicy) -> list[Document]:
         points: list[Any] = [*{point_id(document.id) for document in documents}]
@@ -467,10 +473,12 @@ class QdrantEdgeDocumentStore:
                 raise DuplicateDocumentError(f"ID '{document.id}' already exists.")
         return kept
 
-    def _upsert(self, documents: list[Document]) -> None:
+    def _upsert(self, documents: list[Document], orders: Iterable[int] | None = None) -> None:
+        """Write documents, at their places in the order of writing, or else at its end."""
         shard = self._shard
         normalized = self.similarity == "cosine"
-        points = [to_point(document, next(shard.order), normalized=normalized) for document in documents]
+        places = zip(documents, shard.order if orders is None else orders, strict=False)
+        points = [to_point(document, order, normalized=normalized) for document, order in places]
         dimensions = {len(document.embedding) for document in documents if document.embedding is not None}
         if len(dimensions) > 1:
             raise ValueError(f"Embeddings must have one dimension, got {sorted(dimensions)}")
@@ -485,3 +493,7 @@ class QdrantEdgeDocumentStore:
         documents = self._scroll(self._native(filters), return_embedding=False)
         store.write_documents([Document(id=document.id, meta=document.meta) for document in documents])
         return store
+
+
+def _order(record: engine.Record) -> int:
+    return int((record.payload or {})[ORDER])

@@ -114,6 +114,19 @@ def check_filter(filters: Any) -> None:
         check_filter(condition)
 
 
+def names_field(filters: Mapping[str, Any], field: str) -> bool:
+    """
+    Tell whether a filter has a condition on a field.
+
+    :param filters: A Haystack filter that was checked.
+    :param field: The field.
+    :returns: Whether it has.
+    """
+    if "field" in filters:
+        return bool(filters["field"] == field)
+    return any(names_field(condition, field) for condition in filters["conditions"])
+
+
 def translate(filters: Mapping[str, Any], shard: SharedShard) -> engine.Filter:
     """
     Translate a filter.

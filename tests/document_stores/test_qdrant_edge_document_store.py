@@ -11,6 +11,7 @@ from datetime import UTC, date, datetime
 
 import numpy as np
 import pytest
+import qdrant_edge as engine
 from haystack import Document
 from haystack.core.serialization import component_from_dict
 from haystack.dataclasses import ByteStream, SparseEmbedding
@@ -21,6 +22,7 @@ from haystack.document_stores.types import DuplicatePolicy
 from haystack_adv_retrieval.document_stores import qdrant_edge_shards
 from haystack_adv_retrieval.document_stores.qdrant_edge_document_store import QdrantEdgeDocumentStore
 
+ScrollRequest = engine.ScrollRequest
 YEAR_2020 = {"field": "meta.year", "operator": "==", "value": 2020}
 
 
@@ -164,6 +166,42 @@ def test_overwriting_replaces_all_of_a_document(store):
     assert store.search(query_embedding=[1.0, 0.0, 0.0]) == []
 
 
+@pytest.mark.parametrize(
+    ("filters", "read"),
+    [
+        ({"field": "content", "operator": "!=", "value": "b"}, [False, True]),
+        ({"field": "embedding", "operator": "==", "value": [3.0, 4.0, 0.0]}, [True, True]),
+        (
+            {
+                "operator": "NOT",
+                "conditions": [
+                    {"field": "content", "operator": "==", "value": "b"},
+                    {"field": "embedding", "operator": "==", "value": None},
+                ],
+            },
+            [True, True],
+        ),
+        (YEAR_2020, [True]),
+    ],
+)
+def test_embeddings_are_read_of_what_matches_and_else_only_if_the_filter_asks(store, monkeypatch, filters, read):
+    store.write_documents(
+        [
+            Document(id="1", content="a", meta={"year": 2020}, embedding=[3.0, 4.0, 0.0]),
+            Document(id="2", content="b", meta={"year": 2021}),
+        ]
+    )
+    asked = []
+
+    def request(*args, **kwargs):
+        asked.append(kwargs["with_vector"])
+        return ScrollRequest(*args, **kwargs)
+
+    monkeypatch.setattr(engine, "ScrollRequest", request)
+    assert [document.embedding for document in store.filter_documents(filters)] == [[3.0, 4.0, 0.0]]
+    assert asked == read
+
+
 # --- changes by filter
 
 
@@ -176,6 +214,14 @@ def test_updating_merges_metadata_and_keeps_the_rest(store):
     ]
     assert store.count_documents_by_filter(YEAR_2020) == 0
     assert store.search("apple", filters={"field": "meta.seen", "operator": "==", "value": True})[0].id == "1"
+
+
+def test_updating_leaves_documents_in_their_order(store):
+    years = [2020, 2021, 2020, 2021]
+    store.write_documents([Document(id=str(n), content="x", meta={"year": year}) for n, year in enumerate(years)])
+    store.update_by_filter(YEAR_2020, {"seen": True})
+    store.write_documents([Document(id="4", content="x")])
+    assert [document.id for document in store.filter_documents()] == ["0", "1", "2", "3", "4"]
 
 
 @pytest.mark.parametrize(
