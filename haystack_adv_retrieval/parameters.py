@@ -50,8 +50,20 @@ def check_scoring(scales: Sequence[int], **weights: float) -> None:
     :param weights: Weights by the names of their parameters.
     :raises ValueError: If a radius is no positive whole number, or a weight is negative.
     """
-    if any(isinstance(radius, bool) or not isinstance(radius, int) or radius < 1 for radius in scales):
+    if not are_positive(scales):
         raise ValueError(f"scales must be positive whole numbers, got {scales!r}")
     for name, weight in weights.items():
         if weight < 0:
             raise ValueError(f"{name} must be at least 0, got {weight!r}")
+
+
+def are_positive(values: Any) -> bool:
+    """
+    Tell whether values are positive whole numbers.
+
+    :param values: What should be a sequence of them.
+    :returns: False if it is none, or if one of them is not.
+    """
+    return isinstance(values, Sequence) and not any(
+        isinstance(value, bool) or not isinstance(value, int) or value < 1 for value in values
+    )

@@ -34,6 +34,7 @@ def test_a_choice_is_refused_by_name_and_value():
 def test_what_evidence_cannot_be_scored_with_is_refused_by_name_and_value():
     check_scoring([2, 6], lexical_weight=0.0)
     for scales, weight, message in [
+        (5, 1.0, "scales must be positive whole numbers, got 5"),
         ([2, 0], 1.0, r"scales must be positive whole numbers, got \[2, 0\]"),
         ([2], -0.1, "lexical_weight must be at least 0, got -0.1"),
     ]:

@@ -13,7 +13,7 @@ from haystack_adv_retrieval.core.outline import Outline
 from haystack_adv_retrieval.core.rulers import CharacterRuler, Ruler, UnitRuler, token_starts, word_starts
 from haystack_adv_retrieval.core.structure import Block, Structure, find_blocks
 from haystack_adv_retrieval.models import load_tokenizer
-from haystack_adv_retrieval.parameters import check_choice
+from haystack_adv_retrieval.parameters import are_positive, check_choice
 
 logger = logging.getLogger(__name__)
 
@@ -92,9 +92,9 @@ class HierarchicalSplitter:
             into `meta["namespace"]`.
         :raises ValueError: If a parameter is out of its range.
         """
-        sizes = list(block_sizes)
-        if not sizes or any(isinstance(size, bool) or not isinstance(size, int) or size < 1 for size in sizes):
+        if not block_sizes or not are_positive(block_sizes):
             raise ValueError(f"block_sizes (the sizes of the levels) must be positive integers, got {block_sizes!r}")
+        sizes = list(block_sizes)
         if any(coarse <= fine for coarse, fine in itertools.pairwise(sizes)):
             raise ValueError(f"block_sizes must go from coarse to fine, got {block_sizes!r}")
         if not 0 <= split_overlap < sizes[-1]:

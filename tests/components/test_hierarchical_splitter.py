@@ -333,6 +333,7 @@ def test_long_runs_of_anything_keep_the_contract(unit, split_by):
         ({"block_sizes": [5, 0]}, r"block_sizes .*\[5, 0\]"),
         ({"block_sizes": [5, True]}, "block_sizes"),
         ({"block_sizes": [5, 2.5]}, "block_sizes"),
+        ({"block_sizes": 600}, "block_sizes .* must be positive integers, got 600"),
         ({"block_sizes": [5, 5]}, "block_sizes must go from coarse to fine"),
         ({"block_sizes": [5, 9]}, "block_sizes must go from coarse to fine"),
         ({"block_sizes": [6, 3], "split_overlap": 3}, r"split_overlap .*\(3\), got 3"),
