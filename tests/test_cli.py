@@ -125,6 +125,32 @@ def test_a_file_that_cannot_be_read_any_more_is_kept(notes: Path, tmp_path: Path
     assert data("status", "--from", index)["sources"] == 2
 
 
+@pytest.mark.parametrize("broken", [b'{"file": "tea.md", "meta"', b"\xff", b'{"file": "tea.md", "meta": 3}'])
+def test_a_broken_line_of_metadata_takes_nothing_from_the_files_it_may_be_about(
+    broken: bytes, notes: Path, tmp_path: Path
+):
+    index = tmp_path / "index"
+    (notes / "deep" / "metadata.jsonl").write_text('{"file": "rye.txt", "meta": {"kind": "food"}}')
+    data("index", notes, "--to", index)
+    (notes / "metadata.jsonl").write_bytes(broken + b'\n{"file": "oat.md", "meta": {"kind": "new"}}\n')
+    (notes / "oat.md").write_text("Oat cakes keep a month.")
+    (notes / "deep" / "nut.md").write_text("Nuts keep a year.")
+    report = data("index", notes, "--to", index, "--delete-missing", code=1)
+    assert (report["added"], report["updated"], report["skipped"], report["deleted"]) == (1, 0, 1, 0)
+    assert report["failures"].keys() == {str(notes / name) for name in ("metadata.jsonl:1", "tea.md", "deep/nut.md")}
+    found = data("query", "How long does black tea take?", "--from", index, "--pattern", "window", "--top-k", "1")
+    assert found["documents"][0]["meta"]["kind"] == "drink"
+    assert "metadata.jsonl:1" in str(call("index", notes / "tea.md", "--to", index, code=1).exception)
+
+
+def test_a_line_of_metadata_about_no_file_is_named(notes: Path, tmp_path: Path):
+    (notes / "metadata.jsonl").write_text('\n{"file": "teas.md", "meta": {"kind": "drink"}}\n')
+    report = data("index", notes, "--to", tmp_path / "index", "--include", "*.md", code=1)
+    assert report["added"] == 1
+    ((line, reason),) = report["failures"].items()
+    assert (line, "teas.md" in reason) == (str(notes / "metadata.jsonl:2"), True)
+
+
 def test_patterns_and_settings_choose_what_is_indexed(notes: Path, tmp_path: Path):
     index = tmp_path / "index"
     assert data("index", notes, "--to", index, "--include", "*.txt")["added"] == 1

@@ -22,9 +22,10 @@ class Folders:
     The files that were named on a command line, with the metadata that lies beside them.
 
     A file `metadata.jsonl` in a folder describes files of that folder, one a line:
-    `{"file": "refunds.md", "meta": {"year": 2024}}`.
+    `{"file": "refunds.md", "meta": {"year": 2024}}`. Below one with a line that cannot be read, files without a line of
+    their own are failures, as that line may be theirs: indexed without it they would lose what the index holds of it.
 
-    :param files: The files, sorted.
+    :param files: The files to index, sorted.
     :param scope: Paths of the folders, each ending with "/": what lies below is listed completely.
     :param meta: Metadata by file.
     :param failures: The reason by path, for what could not be read.
@@ -81,8 +82,13 @@ def find_files(paths: Sequence[str], include: Sequence[str] = ("*",)) -> Folders
     files.update(file for file in below if file.suffix.lower() in SUFFIXES)
     found.files = sorted(files)
     found.passed_over.update(sorted(file.suffix.lower() for file in below - files))
-    for folder in sorted({file.parent for file in files}):
-        _read_metadata(folder, found)
+    unclear = [folder for folder in sorted({file.parent for file in files}) if not _read_metadata(folder, found)]
+    for file in found.files:
+        if file not in found.meta and any(file.is_relative_to(folder) for folder in unclear):
+            found.failures[file.as_posix()] = (
+                f"a line of {METADATA_FILE} that was not understood may be about this file"
+            )
+    found.files = [file for file in found.files if file.as_posix() not in found.failures]
     return found
 
 
@@ -96,17 +102,26 @@ def _below(folder: Path, include: Sequence[str]) -> Iterator[Path]:
             yield file.resolve()
 
 
-def _read_metadata(folder: Path, found: Folders) -> None:
-    """Read the metadata that lies beside the files of a folder."""
+def _read_metadata(folder: Path, found: Folders) -> bool:
+    """Read the metadata that lies beside the files of a folder; tell whether every line was understood."""
     path = folder / METADATA_FILE
     if not path.is_file():
-        return
+        return True
+    understood = True
     # Not `splitlines`, which also splits at characters that JSON allows within a string.
-    for number, line in enumerate(path.read_text(encoding="utf-8-sig").split("\n"), start=1):
+    for number, line in enumerate(path.read_bytes().split(b"\n"), start=1):
         if not line.strip():
             continue
         try:
-            row = json.loads(line)
-            found.meta[(folder / row["file"]).resolve()] = dict(row["meta"])
+            row = json.loads(line.decode("utf-8-sig"))
+            file, meta = (folder / row["file"]).resolve(), dict(row["meta"])
         except (ValueError, KeyError, TypeError) as error:
             found.failures[f"{path}:{number}"] = f"this line of metadata was not understood: {error!r}"
+            understood = False
+            continue
+        found.meta[file] = meta
+        if not file.is_file():
+            found.failures[f"{path}:{number}"] = (
+                f"this line of metadata names a file that does not exist: {row['file']}"
+            )
+    return understood
