@@ -151,6 +151,14 @@ def test_a_line_of_metadata_about_no_file_is_named(notes: Path, tmp_path: Path):
     assert (line, "teas.md" in reason) == (str(notes / "metadata.jsonl:2"), True)
 
 
+def test_metadata_does_not_name_the_source(notes: Path, tmp_path: Path):
+    (notes / "metadata.jsonl").write_text('{"file": "tea.md", "meta": {"source_id": "tea"}}')
+    (notes / "deep" / "metadata.jsonl").write_text('{"file": "rye.txt", "meta": {"kind": "food"}}')
+    report = data("index", notes, "--to", tmp_path / "index", code=1)
+    assert report["added"] == 1
+    assert "source_id" in report["failures"][str(notes / "metadata.jsonl:1")]
+
+
 def test_patterns_and_settings_choose_what_is_indexed(notes: Path, tmp_path: Path):
     index = tmp_path / "index"
     assert data("index", notes, "--to", index, "--include", "*.txt")["added"] == 1

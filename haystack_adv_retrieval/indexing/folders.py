@@ -12,6 +12,7 @@ from typing import Any
 from haystack import Document
 
 from haystack_adv_retrieval.components.file_reader import SUFFIXES, FileReader
+from haystack_adv_retrieval.core import chunks
 
 METADATA_FILE = "metadata.jsonl"
 
@@ -115,6 +116,8 @@ def _read_metadata(folder: Path, found: Folders) -> bool:
         try:
             row = json.loads(line.decode("utf-8-sig"))
             file, meta = (folder / row["file"]).resolve(), dict(row["meta"])
+            if chunks.SOURCE_ID in meta:
+                raise ValueError(f"meta must not hold {chunks.SOURCE_ID!r}, as the path is the identity of a file")
         except (ValueError, KeyError, TypeError) as error:
             found.failures[f"{path}:{number}"] = f"this line of metadata was not understood: {error!r}"
             understood = False
