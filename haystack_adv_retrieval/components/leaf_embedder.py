@@ -1,9 +1,11 @@
 import asyncio
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from haystack import Document, component
 
+from haystack_adv_retrieval.core.sentences import without_surrogates
 from haystack_adv_retrieval.models import embedding_model
 
 
@@ -87,7 +89,9 @@ class LeafEmbedder:
         if not documents:
             return {"documents": []}
         self.warm_up()
-        return {"documents": self._embedder.run(documents=documents)["documents"]}
+        read = self._embedder.run(documents=[self._as_read(document) for document in documents])["documents"]
+        pairs = zip(documents, read, strict=True)
+        return {"documents": [replace(document, embedding=embedded.embedding) for document, embedded in pairs]}
 
     @component.output_types(documents=list[Document])
     async def run_async(self, documents: list[Document]) -> dict[str, list[Document]]:
@@ -98,3 +102,9 @@ class LeafEmbedder:
         :returns: As `run`.
         """
         return await asyncio.to_thread(self.run, documents)
+
+    def _as_read(self, document: Document) -> Document:
+        """Keep what the model reads, without the lone surrogates that its tokenizer refuses."""
+        fields = {key: document.meta.get(key) for key in self.meta_fields_to_embed}
+        meta = {key: without_surrogates(str(value)) for key, value in fields.items() if value is not None}
+        return Document(id=document.id, content=without_surrogates(document.content or ""), meta=meta)

@@ -3,6 +3,7 @@ from typing import Any
 
 from haystack import component
 
+from haystack_adv_retrieval.core.sentences import without_surrogates
 from haystack_adv_retrieval.models import embedding_model
 
 
@@ -60,7 +61,7 @@ class QueryEmbedder:
         :returns: `embedding`: its vector, of length 1.
         """
         self.warm_up()
-        return {"embedding": self._embedder.run(text=text)["embedding"]}
+        return {"embedding": self._embedder.run(text=without_surrogates(text))["embedding"]}
 
     @component.output_types(embedding=list[float])
     async def run_async(self, text: str) -> dict[str, Any]:

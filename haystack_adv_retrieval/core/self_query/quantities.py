@@ -8,6 +8,8 @@ from typing import Any
 
 from text_to_num import find_numbers
 
+from haystack_adv_retrieval.core.sentences import without_surrogates
+
 _MAGNITUDES = {"k": 1e3, "thousand": 1e3, "m": 1e6, "mn": 1e6, "million": 1e6, "bn": 1e9, "billion": 1e9}
 _CURRENCIES = {
     "USD": ("$", "us$", "dollar", "buck"),
@@ -123,7 +125,7 @@ def digits(text: str) -> str:
     :param text: A text in English.
     :returns: The text at the same length: `FILLER` follows the digits where the words were longer.
     """
-    tokens = [_Token(match) for match in re.finditer(r"[^\W_]+|[\W_]", text)]
+    tokens = [_Token(match) for match in re.finditer(r"[^\W_]+|[\W_]", without_surrogates(text))]
     for token, following in zip(tokens, tokens[2:], strict=False):
         following.part = following.part and not (token.text().isdigit() and following.text().casefold() in _MAGNITUDES)
     for found in reversed(find_numbers(tokens, "en", 1.0)):

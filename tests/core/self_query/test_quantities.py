@@ -30,6 +30,7 @@ def test_number_words_become_digits_at_the_same_place():
     assert len(changed) == len(text)
     assert changed.replace(FILLER, "") == "more than 6 people, 200 dollars, 1.5 million, the second half, 5-star"
     assert changed.index("people") == text.index("people")
+    assert digits("a\ud800 two\udfff b") == f"a\ud800 2{FILLER}{FILLER}\udfff b"
 
 
 @given(
