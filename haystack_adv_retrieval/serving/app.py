@@ -17,7 +17,13 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from haystack_adv_retrieval.components.file_reader import FOLDER_VARIABLE
 from haystack_adv_retrieval.llm.chat_model import NO_KEY
 from haystack_adv_retrieval.pipelines import pipelines_folder
-from haystack_adv_retrieval.serving.limits import MAX_REQUEST_BYTES, SUMMARIES_VARIABLE, WENT_WRONG
+from haystack_adv_retrieval.serving.limits import (
+    MAX_REQUEST_BYTES,
+    SUMMARIES_VARIABLE,
+    WENT_WRONG,
+    check_encodable,
+    check_query,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -126,18 +132,23 @@ def make_app(
     from hayhooks.server.app import create_app  # noqa: PLC0415 (reads the environment)
     from hayhooks.server.pipelines.registry import registry  # noqa: PLC0415
 
-    async def refuse_unknown_fields(request: Request) -> None:
-        """Refuse what a pipeline does not take, so that nobody believes in a filter that is not applied."""
+    async def check_fields(request: Request) -> None:
+        """Refuse what no pipeline can read, and what this one does not take: nobody shall believe in a lost filter."""
         name, _, action = request.url.path.strip("/").partition("/")
         model: Any = (registry.get_metadata(name) or {}).get("request_model")
         is_json = request.headers.get("content-type", "").startswith("application/json")
         sent = await request.json() if model and action == "run" and is_json else None
-        if isinstance(sent, dict) and (unknown := sent.keys() - model.model_fields):
+        check_encodable(sent, "the request")
+        if not isinstance(sent, dict):
+            return
+        if unknown := sent.keys() - model.model_fields:
             takes = ", ".join(model.model_fields)
             raise HTTPException(422, f"{name} takes {takes}, got {', '.join(sorted(unknown))}")
+        if isinstance(query := sent.get("query"), str):
+            check_query(query)
 
     app: FastAPI = create_app()
-    app.router.dependencies.append(Depends(refuse_unknown_fields))  # of the routes that pipelines get when it starts
+    app.router.dependencies.append(Depends(check_fields))  # of the routes that pipelines get when it starts
     app.add_exception_handler(HTTPException, _name_missing_key)
     start = app.router.lifespan_context
     wanted = {file.stem for file in folder.glob("*.y*ml")}

@@ -41,6 +41,17 @@ def discreet() -> Iterator[None]:
         raise HTTPException(500, WENT_WRONG) from None
 
 
+def check_query(query: str) -> None:
+    """
+    Refuse a question without words, and one that is too long.
+
+    :param query: The question.
+    :raises HTTPException: 422, if it is one of these.
+    """
+    if not query.strip() or len(query) > MAX_QUERY_LENGTH:
+        raise HTTPException(422, f"query must have 1 to {MAX_QUERY_LENGTH} characters, got {len(query)}")
+
+
 def check_encodable(value: Any, name: str) -> None:
     """
     Refuse what Python reads out of JSON and nothing else can: half characters, and numbers that are none.

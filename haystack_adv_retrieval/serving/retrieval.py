@@ -22,10 +22,10 @@ from haystack_adv_retrieval.pipelines import (
 )
 from haystack_adv_retrieval.serving.limits import (
     MAX_LENGTH,
-    MAX_QUERY_LENGTH,
     MAX_TOP_K,
     TIMEOUT,
     check_encodable,
+    check_query,
     discreet,
 )
 
@@ -85,8 +85,7 @@ class Retrieval:
         :raises HTTPException: 422 for what the caller can mend, 503 if the pattern needs a chat model and none is
             configured, 504 after `TIMEOUT` seconds, 500 for what else fails.
         """
-        if not query.strip() or len(query) > MAX_QUERY_LENGTH:
-            raise HTTPException(422, f"query must have 1 to {MAX_QUERY_LENGTH} characters, got {len(query)}")
+        check_query(query)
         for name, value, most in (("top_k", top_k, MAX_TOP_K), ("max_length", max_length, MAX_LENGTH)):
             if value is not None and not 1 <= value <= most:
                 raise HTTPException(422, f"{name} must be from 1 to {most}, got {value}")

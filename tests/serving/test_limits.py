@@ -3,15 +3,17 @@
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 pytest.importorskip("hayhooks")
 
-from fastapi import HTTPException
+from fastapi import FastAPI, HTTPException
 from haystack.components.embedders import MockDocumentEmbedder
 
 from haystack_adv_retrieval.indexing.maintenance import status
 from haystack_adv_retrieval.serving import indexing, retrieval
+from haystack_adv_retrieval.serving.app import Guard
 from haystack_adv_retrieval.serving.limits import WENT_WRONG, check_encodable, discreet
 
 
@@ -28,6 +30,20 @@ def test_what_is_said_inside_stays_inside(caplog: pytest.LogCaptureFixture) -> N
     assert "sk-123" in caplog.text
     with pytest.raises(HTTPException, match="too large"), discreet():
         raise HTTPException(413, "too large")
+
+
+@pytest.mark.parametrize("error", [RuntimeError("the key sk-123"), HTTPException(500, "the key sk-123")])
+async def test_what_fails_anywhere_else_tells_nothing_either(error: Exception) -> None:
+    app = FastAPI()
+
+    @app.get("/fails")
+    async def fail() -> None:
+        raise error
+
+    transport = httpx.ASGITransport(Guard(app))
+    async with httpx.AsyncClient(transport=transport, base_url="http://server") as client:
+        reply = await client.get("/fails")
+    assert (reply.status_code, reply.json()) == (500, {"detail": WENT_WRONG})
 
 
 @pytest.mark.parametrize("value", [float("nan"), {"a": [float("inf")]}, "\ud800", {"\udfff": 1}])
