@@ -15,9 +15,10 @@ import numpy as np
 from haystack import Document
 from haystack.document_stores.in_memory import InMemoryDocumentStore
 
+from haystack_adv_retrieval.calls import drive
 from haystack_adv_retrieval.core import chunks
 from haystack_adv_retrieval.document_stores.qdrant_edge_document_store import QdrantEdgeDocumentStore
-from haystack_adv_retrieval.stores import fetch
+from haystack_adv_retrieval.stores import read_by_ids
 
 FEW = 2_000
 DIMENSION = 384
@@ -87,8 +88,8 @@ def measure(
     yield f"write, {len(documents)} leaves", milliseconds(lambda: store.write_documents(documents), 0)
     ids = [document.id for document in documents]
     vector, text = documents[17].embedding, "word5 word100 word321"
-    yield "get 50 by id", milliseconds(lambda: fetch(store, ids[100:150]), times)
-    yield "get 300 by id", milliseconds(lambda: fetch(store, ids[100:400]), times)
+    yield "get 50 by id", milliseconds(lambda: drive(read_by_ids(store, ids[100:150])), times)
+    yield "get 300 by id", milliseconds(lambda: drive(read_by_ids(store, ids[100:400])), times)
     for name, filters in FILTERS.items():
         asked = {"filters": filters, "top_k": TOP}
         if isinstance(store, InMemoryDocumentStore):

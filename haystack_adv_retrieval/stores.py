@@ -9,7 +9,7 @@ from typing import Any
 from haystack import Document
 from haystack.document_stores.types import DocumentStore, DuplicatePolicy
 
-from haystack_adv_retrieval.calls import Call, Steps, drive, drive_async, pause
+from haystack_adv_retrieval.calls import Call, Steps, pause
 
 BATCH_SIZE = 1000
 
@@ -43,28 +43,6 @@ def _reading(document_store: DocumentStore, ids: list[str], embeddings: bool) ->
     can_leave_out = not embeddings and "return_embedding" in inspect.signature(by_id).parameters
     options = {"return_embedding": False} if can_leave_out else {}
     return Call(document_store, "get_documents_by_id", {"ids": ids, **options})
-
-
-def fetch(document_store: DocumentStore, ids: Iterable[str]) -> dict[str, Document]:
-    """
-    Read documents by their ids.
-
-    :param document_store: Any document store.
-    :param ids: The ids; repeated ones are read once.
-    :returns: The documents that were found, by id.
-    """
-    return drive(read_by_ids(document_store, ids))
-
-
-async def fetch_async(document_store: DocumentStore, ids: Iterable[str]) -> dict[str, Document]:
-    """
-    Read documents by their ids, asynchronously.
-
-    :param document_store: Any document store.
-    :param ids: The ids; repeated ones are read once.
-    :returns: The documents that were found, by id.
-    """
-    return await drive_async(read_by_ids(document_store, ids))
 
 
 def both(*filters: dict[str, Any] | None) -> dict[str, Any] | None:

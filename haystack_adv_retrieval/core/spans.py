@@ -71,22 +71,3 @@ def covered(spans: Iterable[Span], within: Span) -> int:
     :returns: A number from 0 to `within.length`.
     """
     return sum(span.length for span in merge(clip(spans, within)))
-
-
-def subtract(span: Span, holes: Iterable[Span]) -> list[Span]:
-    """
-    Cut `holes` out of a span.
-
-    :param span: The span to cut.
-    :param holes: Spans in any order; they may repeat, overlap and stick out.
-    :returns: What is left, ascending.
-    """
-    rest: list[Span] = []
-    start = span.start
-    for hole in merge(clip(holes, span)):
-        if hole.start > start:
-            rest.append(Span(start, hole.start))
-        start = hole.end
-    if start < span.end:
-        rest.append(Span(start, span.end))
-    return rest
