@@ -72,8 +72,8 @@ def sweep(
     Try settings on a part of the questions, and compare the best with the default on the rest.
 
     ```python
-    space = {"window.window_size": [1, 2, 3], "retriever.top_k": [10, 30]}
-    result = sweep(lambda settings: load_pipeline("sentence_window", **settings), space, questions)
+    space = {"expander.window_size": [1, 2, 3], "retriever.top_k": [10, 30]}
+    result = sweep(lambda settings: load_pipeline("window", overrides=settings), space, questions)
     print(result.best.settings, result.held_out.summary())
     ```
 

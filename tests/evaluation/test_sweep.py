@@ -1,6 +1,11 @@
+import inspect
+from types import SimpleNamespace
+from unittest.mock import Mock
+
 import pytest
 from haystack import Document
 
+from haystack_adv_retrieval import load_pipeline
 from haystack_adv_retrieval.core.spans import Span
 from haystack_adv_retrieval.evaluation.questions import Question
 from haystack_adv_retrieval.evaluation.strategies import Answer
@@ -97,3 +102,15 @@ def test_every_group_is_split_in_the_same_proportion(many):
 def test_a_split_needs_questions_on_both_sides(many, share):
     with pytest.raises(ValueError, match="held_out must"):
         split(many, share)
+
+
+def test_the_settings_of_the_example_are_some_of_the_pipeline():
+    sizes = []
+
+    def build_all(build, space, _questions):
+        sizes.extend(build(each).get_component("expander").window_size for each in combinations(space))
+        return SimpleNamespace(best=Mock(), held_out=Mock())
+
+    example = inspect.cleandoc(inspect.getdoc(sweep).split("```python")[1].split("```")[0])
+    exec(example, {"load_pipeline": load_pipeline, "sweep": build_all, "questions": []})
+    assert sizes == [1, 1, 2, 2, 3, 3]
