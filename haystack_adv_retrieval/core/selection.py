@@ -97,7 +97,7 @@ def select(
     for text in dict.fromkeys(candidates[index].text for index in own):
         missing = min_sentences - sum(candidates[index].text == text for index in chosen.indices)
         if missing > 0:
-            others = [index for index in ranked if candidates[index].text == text and index not in chosen.indices]
+            others = [index for index in ranked if candidates[index].text == text and index not in chosen.known]
             for index in others[:missing]:
                 chosen.take([index])
     for distance in range(1, context_sentences + 1):

@@ -1,6 +1,7 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from haystack_adv_retrieval.core import selection
 from haystack_adv_retrieval.core.selection import Candidate, select
 
 
@@ -81,6 +82,21 @@ def test_a_kept_text_gets_its_least_number_of_sentences():
     scored = candidates(0.9, 0.2, 0.3, 0.1, texts=[0, 0, 0, 1], threshold=0.5)
     assert chosen(scored, min_sentences=2) == [0, 2]
     assert chosen(scored, min_sentences=9) == [0, 1, 2]
+
+
+def test_no_sentence_is_looked_for_among_all_that_are_chosen(monkeypatch):
+    class Ordered(list):
+        def __contains__(self, _index):
+            raise AssertionError("looked through the whole list")
+
+    class Watched(selection._Chosen):
+        def __init__(self, *args):
+            super().__init__(*args)
+            self.indices = Ordered()
+
+    monkeypatch.setattr(selection, "_Chosen", Watched)
+    scored = candidates(0.1, 0.9, 0.2, 0.8, 0.3, texts=[0, 0, 1, 1, 1], threshold=0.8)
+    assert chosen(scored, min_sentences=2, context_sentences=1) == [0, 1, 2, 3, 4]
 
 
 def test_context_comes_along_as_far_as_its_text_and_the_budget_go():
