@@ -8,7 +8,7 @@ from haystack.document_stores.types import DocumentStore
 
 from haystack_adv_retrieval.calls import Call, Steps, drive, drive_async
 from haystack_adv_retrieval.core import chunks
-from haystack_adv_retrieval.core.sync import EmbeddingSettings, is_current, summary_settings
+from haystack_adv_retrieval.core.drift import EmbeddingSettings, is_current, summary_settings
 from haystack_adv_retrieval.models import embedding_model_name
 from haystack_adv_retrieval.stores import BATCH_SIZE, read_by_ids
 

@@ -10,7 +10,7 @@ from haystack.document_stores.types import DocumentStore
 from haystack_adv_retrieval.calls import Call, Steps, drive, drive_async
 from haystack_adv_retrieval.components.index_diff import EmbeddingMismatchError, IndexPlan
 from haystack_adv_retrieval.core import chunks
-from haystack_adv_retrieval.core.sync import is_settled, pending, same_record, tombstone
+from haystack_adv_retrieval.core.drift import is_settled, pending, same_record, tombstone
 from haystack_adv_retrieval.stores import (
     BATCH_SIZE,
     delete_by_ids,

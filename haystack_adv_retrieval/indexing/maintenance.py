@@ -9,7 +9,7 @@ from haystack.document_stores.types import DocumentStore
 
 from haystack_adv_retrieval.calls import Call, Steps, drive
 from haystack_adv_retrieval.core import chunks
-from haystack_adv_retrieval.core.sync import Audit, audit, is_settled, orphans
+from haystack_adv_retrieval.core.drift import Audit, audit, is_settled, orphans
 from haystack_adv_retrieval.stores import both, delete_by_ids, exclusive, overwrite, scan
 
 

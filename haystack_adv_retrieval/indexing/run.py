@@ -13,7 +13,7 @@ from haystack_adv_retrieval.components.hierarchical_splitter import Hierarchical
 from haystack_adv_retrieval.components.index_diff import EmbeddingMismatchError, IndexDiff
 from haystack_adv_retrieval.components.index_writer import IndexWriter
 from haystack_adv_retrieval.core import chunks
-from haystack_adv_retrieval.core.sync import batches
+from haystack_adv_retrieval.core.drift import batches
 from haystack_adv_retrieval.stores import BATCH_SIZE, exclusive
 
 logger = logging.getLogger(__name__)

@@ -10,7 +10,7 @@ from killed_indexer import SectionTitles
 
 from haystack_adv_retrieval import HierarchicalSplitter, QdrantEdgeDocumentStore
 from haystack_adv_retrieval.core import chunks
-from haystack_adv_retrieval.core.sync import tombstone
+from haystack_adv_retrieval.core.drift import tombstone
 from haystack_adv_retrieval.indexing.documents import index_documents
 from haystack_adv_retrieval.indexing.maintenance import IndexStatus, PruneReport, prune, status
 

@@ -2,7 +2,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from haystack_adv_retrieval.core import chunks
-from haystack_adv_retrieval.core.sync import (
+from haystack_adv_retrieval.core.drift import (
     EmbeddingSettings,
     audit,
     batches,
