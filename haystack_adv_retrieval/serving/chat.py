@@ -65,14 +65,24 @@ class Chat:
             raise HTTPException(422, "messages must hold a question of the user")
         _, question = history.pop()
         has_model = bool(os.environ.get("OPENAI_API_KEY"))
-        pattern = "full" if has_model else "compressed"
-        documents = await self._retrieval.retrieve(question[:MAX_QUERY_LENGTH], pattern=pattern)
+        documents = await self._search(question[:MAX_QUERY_LENGTH], has_model)
         answer = None
         if has_model:
             quotes = (quoted("passage", text.content or "", number=n) for n, text in enumerate(documents, start=1))
             prompt = self._prompt(passages="\n\n".join(quotes), question=harmless(question))
             answer = _stream(self._model, [*_said(history), ChatMessage.from_user(prompt)])
         return _pieces(answer, documents)
+
+    async def _search(self, question: str, has_model: bool) -> list[Document]:
+        """Search with the model's help, and without it where that takes too long."""
+        if has_model:
+            try:
+                return await self._retrieval.retrieve(question, pattern="full")
+            except HTTPException as error:
+                if error.status_code != 504:
+                    raise
+                logger.warning("A chat goes on without the model's help in searching: {error}", error=error.detail)
+        return await self._retrieval.retrieve(question, pattern="compressed")
 
 
 async def _pieces(answer: AsyncGenerator[str, None] | None, documents: Sequence[Document]) -> AsyncGenerator[str, None]:

@@ -14,9 +14,9 @@ import yaml
 from haystack import Document, Pipeline, component
 from haystack.components.joiners import ListJoiner
 from haystack.document_stores.in_memory import InMemoryDocumentStore
-from scripted_chat_server import ChatServer
+from scripted_chat_server import Answer, ChatServer
 
-from haystack_adv_retrieval import ParentExpander, load_pipeline, retrieve
+from haystack_adv_retrieval import LLMRanker, ParentExpander, SelfQueryFilterBuilder, load_pipeline, retrieve
 from haystack_adv_retrieval.core.chunks import KEPT_SPANS, MATCHED_SPANS, SOURCE_ID, span_of
 from haystack_adv_retrieval.pipelines import (
     PATTERNS,
@@ -78,6 +78,20 @@ def test_it_answers_from_the_right_section(pattern: str, handbook_index: Path):
             spans = document.meta.get(KEPT_SPANS) or [span_of(document.meta)]
             assert all(text[start:end] in document.content for start, end in spans)
             assert document.meta[MATCHED_SPANS]
+
+
+@pytest.mark.parametrize("pattern", sorted(NEED_A_MODEL))
+async def test_a_model_that_never_replies_costs_less_than_a_server_waits(
+    pattern: str, handbook_index: Path, a_model: ChatServer
+):
+    a_model.script(Answer(delay=60))
+    parts = dict(load_pipeline(pattern, index=handbook_index).walk())
+    waits = {name: part.timeout for name, part in parts.items() if isinstance(part, LLMRanker | SelfQueryFilterBuilder)}
+    assert 60 <= sum(waits.values()) <= 100
+    hasty = load_pipeline(pattern, index=handbook_index, overrides={f"{name}.timeout": 0.2 for name in waits})
+    documents = last_documents(hasty, await run_pipeline_async(hasty, QUESTION))
+    assert any("within 14 days of this" in (document.content or "") for document in documents)
+    assert len(a_model.requests) >= len(waits) - 1  # a builder may need no model
 
 
 @pytest.mark.parametrize("pattern", sorted(set(PATTERNS) - NEED_A_MODEL))
