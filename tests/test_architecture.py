@@ -11,7 +11,7 @@ PACKAGE = Path(haystack_adv_retrieval.__file__).parent
 # Each layer may import from its own and from those below it.
 LAYERS = [
     {"core"},
-    {"calls", "models", "parameters"},
+    {"calls", "docx_markdown", "models", "parameters"},
     {"stores", "nested"},
     {"llm", "context", "compression", "store_fields"},
     {"document_stores", "components", "wrapped_retriever"},

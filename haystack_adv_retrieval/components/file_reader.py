@@ -26,8 +26,8 @@ class FileReader:
     """
     Reads files into documents, each with its path as its stable identity.
 
-    Markdown and plain text are read as they are, so headings, fences and line breaks stay where they were; PDF, DOCX
-    and HTML go through Haystack's own converters (the extra `files`), tables and headings of the last two as Markdown.
+    Markdown and plain text are read as they are, so headings, fences and line breaks stay where they were. Of PDF, DOCX
+    and HTML (the extra `files`) the text is read, headings, lists and tables of the last two as Markdown.
     A file that cannot be read is reported, and the others are read.
 
     ### Usage example
@@ -104,17 +104,17 @@ class FileReader:
         if suffix not in SUFFIXES:
             raise ValueError(f"files of type {suffix or 'unknown'!r} are not supported, only {', '.join(SUFFIXES)}")
         stream = source if isinstance(source, ByteStream) else ByteStream(data=self._allowed(source).read_bytes())
-        make_converter = SUFFIXES[suffix]
-        if make_converter is None:
+        convert = SUFFIXES[suffix]
+        if convert is None:
             try:
                 return stream.data.decode(self.encoding)
             except UnicodeDecodeError as error:
                 raise ValueError(f"the file is not text in the encoding {self.encoding!r}") from error
         with _silence():
-            documents = make_converter().run(sources=[stream])["documents"] if stream.data else []
-        if not documents:
+            content = convert(stream) if stream.data else None
+        if content is None:
             raise ValueError(f"no text could be read from this {suffix} file")
-        return documents[0].content or ""
+        return content
 
     def _allowed(self, source: str | Path) -> Path:
         path, folder = Path(source).resolve(), os.environ.get(FOLDER_VARIABLE) if self.folder is None else self.folder
@@ -150,28 +150,43 @@ def _first(source: str | Path | ByteStream, keys: Sequence[str]) -> str:
 
 
 @cache
-def _pdf() -> Any:
+def _pdf_converter() -> Any:
     from haystack.components.converters import PyPDFToDocument  # noqa: PLC0415 (optional)
 
     return PyPDFToDocument()
 
 
 @cache
-def _docx() -> Any:
-    from haystack.components.converters import DOCXToDocument  # noqa: PLC0415 (optional)
-
-    return DOCXToDocument(table_format="markdown")
-
-
-@cache
-def _html() -> Any:
+def _html_converter() -> Any:
     from haystack.components.converters import HTMLToDocument  # noqa: PLC0415 (optional)
 
     return HTMLToDocument(extraction_kwargs={"output_format": "markdown", "include_tables": True})
 
 
-# What can be read, by suffix; None is text that stays as it is.
-SUFFIXES: dict[str, Callable[[], Any] | None] = {
+def _converted(converter: Any, stream: ByteStream) -> str | None:
+    documents = converter.run(sources=[stream])["documents"]
+    return documents[0].content or "" if documents else None
+
+
+def _pdf(stream: ByteStream) -> str | None:
+    return _converted(_pdf_converter(), stream)
+
+
+def _html(stream: ByteStream) -> str | None:
+    return _converted(_html_converter(), stream)
+
+
+def _docx(stream: ByteStream) -> str | None:
+    from haystack_adv_retrieval.docx_markdown import docx_to_markdown  # noqa: PLC0415 (optional)
+
+    try:
+        return docx_to_markdown(stream.data)
+    except Exception:  # of many kinds, as many as there are ways to break such a file
+        return None
+
+
+# How the text of a file is read, by suffix; None is text that stays as it is.
+SUFFIXES: dict[str, Callable[[ByteStream], str | None] | None] = {
     ".md": None,
     ".markdown": None,
     ".txt": None,
