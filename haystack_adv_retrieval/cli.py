@@ -307,7 +307,8 @@ def serve(
         raise RuntimeError("Serving needs more packages: pip install 'haystack-adv-retrieval[serve]'") from error
     server = make_app(index, pipelines, summaries=summaries, files=files, allow_deploy=allow_deploy)
     console.print(f"Serving {'' if index.is_dir() else 'the new index '}{index} on http://{host}:{port}")
-    uvicorn.run(server, host=host, port=port, log_level="warning")
+    # Indexing may take half an hour, and can be cut off anywhere: who ends a server does not wait for it.
+    uvicorn.run(server, host=host, port=port, log_level="warning", timeout_graceful_shutdown=10)
 
 
 register(app)

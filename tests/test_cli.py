@@ -274,3 +274,12 @@ def test_an_index_in_use_by_another_process_is_explained(handbook_index: Path, t
         result = CliRunner().invoke(app, ["status", "--from", str(index)])
         assert "adv-retrieval serve" in str(result.exception)
         process.kill()
+
+
+def test_a_server_that_is_told_to_end_waits_only_seconds_for_requests(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    uvicorn = pytest.importorskip("uvicorn")
+    options: dict[str, Any] = {}
+    monkeypatch.setattr(uvicorn, "run", lambda _server, **given: options.update(given))
+    monkeypatch.setattr("haystack_adv_retrieval.serving.app.make_app", lambda *_, **__: None)
+    call("serve", "--from", tmp_path / "index")
+    assert options["timeout_graceful_shutdown"] == 10
