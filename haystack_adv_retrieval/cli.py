@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 from dataclasses import asdict
 from enum import StrEnum
+from io import TextIOWrapper
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -352,6 +353,9 @@ def _short(source: str) -> str:
 def main() -> None:
     """Run the command line; errors of use become one line."""
     disable_progress_bars()  # of models that are loaded; the commands show their own
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):  # a name of a file, or a question, may hold what has no encoding
+            stream.reconfigure(errors="backslashreplace")
     try:
         app()
     except _ERRORS_OF_USE as error:

@@ -209,6 +209,7 @@ def test_self_querying_tells_when_a_filter_had_to_be_relaxed(handbook_index: Pat
     ("arguments", "message"),
     [
         (["query", "x", "--from", "nowhere"], "There is no index in nowhere"),
+        (["query", "x", "--from", "no\udcff"], "There is no index in no\\udcff"),
         (["status", "--from", "."], "There is no index in ."),
         (["query", " ", "--from", "INDEX"], "question must not be empty"),
         (["index", "absent.md", "*.rst", "--to", "new"], "absent.md: there is no such file or folder; *.rst: no file"),
