@@ -3,6 +3,7 @@
 import re
 from copy import copy
 from io import BytesIO
+from itertools import chain, pairwise
 from zipfile import ZipFile
 
 import mammoth
@@ -24,9 +25,9 @@ def docx_to_markdown(data: bytes) -> str:
     Convert a DOCX file.
 
     Nothing is escaped but "|" in tables, and emphasis, links and images leave their text alone, so that what the file
-    says stands verbatim in the text. A cell that spans rows or columns stays the first of its columns, and is repeated
-    in each of its rows. A form feed is put at the start of the line with which a page starts, or of the next line where
-    it starts inside one.
+    says stands verbatim in the text; what is struck out stands between "~~". A cell that spans rows or columns stays
+    the first of its columns, and is repeated in each of its rows. A form feed is put at the start of the line with
+    which a page starts, or of the next line where it starts inside one.
 
     :param data: The file's content.
     :returns: The text.
@@ -73,11 +74,10 @@ def _prepare_tables(soup: BeautifulSoup) -> None:
             empty = copy(cell)
             empty.clear()
             cell.insert_after(empty)
-    for row in soup.find_all("tr"):
-        below = row.find_next_sibling("tr")
+    for row, below in chain.from_iterable(pairwise(table.find_all("tr")) for table in soup.find_all("table")):
         for column, cell in enumerate(row.find_all(["td", "th"], recursive=False)):
             rows = int(str(cell.attrs.pop("rowspan", 1)))
-            if rows > 1 and below:
+            if rows > 1:
                 repeated = copy(cell)
                 repeated["rowspan"] = str(rows - 1)
                 below.insert(column, repeated)

@@ -93,7 +93,7 @@ def load_pipeline(
             raise ValueError(
                 f"overrides has {key!r}, but the pipeline {str(name)!r} has the components {', '.join(components)}"
             )
-        _set(components[component_name].setdefault("init_parameters", {}), parameter, value)
+        _set(components[component_name], f"init_parameters.{parameter}", value)
     for description in _descriptions(components):
         if embedding_model and description["type"].endswith(_EMBEDDERS):
             description.setdefault("init_parameters", {})["model"] = embedding_model
@@ -119,7 +119,13 @@ def _read(path: Path) -> dict[str, Any]:
 def _set(parameters: dict[str, Any], path: str, value: Any) -> None:
     *parents, last = path.split(".")
     for parent in parents:
-        parameters = parameters.setdefault(parent, {})
+        if parameters.get(parent) is None:
+            parameters[parent] = {}
+        parameters = parameters[parent]
+        if not isinstance(parameters, dict):
+            raise ValueError(
+                f"overrides sets {path.removeprefix('init_parameters.')!r}, but {parent!r} has no parameters"
+            )
     parameters[last] = value
 
 

@@ -143,6 +143,15 @@ def test_a_broken_line_of_metadata_takes_nothing_from_the_files_it_may_be_about(
     assert "metadata.jsonl:1" in str(call("index", notes / "tea.md", "--to", index, code=1).exception)
 
 
+@pytest.mark.parametrize("line", ['{"file": "%s", "meta": {}}' % ("n" * 300), "[" * 100_000])
+def test_a_line_of_metadata_that_nothing_can_read_does_not_end_the_run(line: str, notes: Path, tmp_path: Path):
+    with (notes / "metadata.jsonl").open("a") as file:
+        file.write(line)
+    report = data("index", notes, "--to", tmp_path / "index", code=1)
+    assert report["added"] == 1  # the file with a line of its own
+    assert f"{notes / 'metadata.jsonl'}:2" in report["failures"]
+
+
 def test_a_line_of_metadata_about_no_file_is_named(notes: Path, tmp_path: Path):
     (notes / "metadata.jsonl").write_text('\n{"file": "teas.md", "meta": {"kind": "drink"}}\n')
     report = data("index", notes, "--to", tmp_path / "index", "--include", "*.md", code=1)
@@ -226,6 +235,7 @@ def test_self_querying_tells_when_a_filter_had_to_be_relaxed(handbook_index: Pat
         (["query", "x", "--from", "INDEX", "--pattern", "broken.yml"], "broken.yml is not YAML: "),
         (["index", "a.md", "--to", "a.md"], "File exists: "),
         (["eval", "--questions", "latin.jsonl", "--from", "INDEX"], "latin.jsonl is not UTF-8: "),
+        (["query", "x", "--from", "INDEX", "--set", "retriever.top_k.x=1"], "'top_k' has no parameters"),
         (["query", "x", "--from", "INDEX", "--set", "packer.nope=1"], "unexpected keyword argument 'nope'"),
         (
             ["index", "a.md", "--to", "new", "--set", "splitter.block_sizes=[6,60]"],

@@ -77,6 +77,24 @@ def test_a_table_has_a_cell_for_each_row_and_column(document):
     ]
 
 
+def test_a_cell_that_reaches_from_the_header_into_the_body_stays_in_its_column(document):
+    table = document.add_table(3, 2)
+    for row in range(3):
+        for column in range(2):
+            table.cell(row, column).text = f"{row}{column}"
+    table.rows[0]._tr.get_or_add_trPr().append(OxmlElement("w:tblHeader"))
+    table.cell(0, 0).merge(table.cell(1, 0))
+    lines = [line for line in converted(document).splitlines() if line.startswith("| ") and "--" not in line]
+    assert [line.split("|")[2].strip() for line in lines] == ["01", "11", "21"]
+
+
+def test_what_is_struck_out_is_marked(document):
+    paragraph = document.add_paragraph("The fee is ")
+    paragraph.add_run("12").font.strike = True
+    paragraph.add_run(" 15 Euro.")
+    assert converted(document).strip() == "The fee is ~~12~~ 15 Euro."
+
+
 def test_pages_start_at_the_start_of_a_line(document):
     document.add_paragraph("Tea.")
     new_page(document.add_heading("Rye", 1).runs[0])

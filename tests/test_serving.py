@@ -148,6 +148,12 @@ def test_a_field_that_a_pipeline_does_not_take_is_refused(server: httpx.Client, 
     assert (reply.status_code, reply.json()) == (422, {"detail": said})
 
 
+@pytest.mark.parametrize("kind", ["Application/JSON", "application/vnd.api+json", "application/json; charset=utf-8"])
+def test_a_field_is_refused_however_the_request_calls_its_json(server: httpx.Client, kind: str):
+    body = b'{"query": "refunds", "filter": {}}'
+    assert server.post("/packed/run", content=body, headers={"content-type": kind}).status_code == 422
+
+
 def test_a_pdf_and_a_markdown_file_are_found_by_every_pattern(server: httpx.Client, handbook: Path):
     files = [
         ("files", ("moon.md", b"# Moon base\nThe moon base opens in 2031. This needs a permit of the lunar bureau.")),

@@ -76,12 +76,12 @@ class FileReader:
             name, path = _first(source, _IDENTITY), _first(source, _PATH)
             try:
                 content = self._read(source, Path(path).suffix.lower())
+                own = source.meta if isinstance(source, ByteStream) else {}
+                known = copy.deepcopy({chunks.SOURCE_ID: name, "file_path": path} | own | extra)
             except Exception as error:
                 failed.append({"source": name, "reason": str(error) or type(error).__name__})
                 continue
-            own = source.meta if isinstance(source, ByteStream) else {}
-            identity = {chunks.SOURCE_ID: name, "file_path": path}
-            documents.append(Document(content=content, meta=copy.deepcopy(identity | own | extra)))
+            documents.append(Document(content=content, meta=known))
         return {"documents": documents, "failed": failed}
 
     @component.output_types(documents=list[Document], failed=list[dict[str, str]])

@@ -92,7 +92,7 @@ class HierarchicalSplitter:
             into `meta["namespace"]`.
         :raises ValueError: If a parameter is out of its range.
         """
-        if not block_sizes or not are_positive(block_sizes):
+        if not are_positive(block_sizes) or not block_sizes:
             raise ValueError(f"block_sizes (the sizes of the levels) must be positive integers, got {block_sizes!r}")
         sizes = list(block_sizes)
         if any(coarse <= fine for coarse, fine in itertools.pairwise(sizes)):

@@ -50,7 +50,7 @@ def keep_best(
         if chosen.cut is not None and candidates[chosen.cut].text == number:
             text.cut(chosen.cut - start, chosen.length, length_unit)
         if kept := [index - start for index in chosen.indices if candidates[index].text == number]:
-            text.keep(kept, separator, method)
+            text.keep(kept, separator, method, length_unit)
 
 
 def _candidates(

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 from haystack import Document
 
-from haystack_adv_retrieval.context.budgets import LengthUnit, ruler_of
+from haystack_adv_retrieval.context.budgets import LengthUnit, length_of, ruler_of
 from haystack_adv_retrieval.core import chunks
-from haystack_adv_retrieval.core.excerpts import excerpt
+from haystack_adv_retrieval.core.excerpts import first_words
 from haystack_adv_retrieval.core.spans import Span
 from haystack_adv_retrieval.core.units import Unit
 from haystack_adv_retrieval.llm.asking import Reply
@@ -63,11 +63,11 @@ class Text:
         """Cut a unit to its first words."""
         own = self.units[index]
         sentence = own.span.text(self.content)
-        part = excerpt(sentence, Span(0, len(sentence)), max_length, ruler_of(sentence, unit))
+        part = first_words(sentence, 0, max_length, ruler_of(sentence, unit))
         span = Span(own.span.start + part.start, own.span.start + part.end)
         self.units[index] = replace(own, span=span)
 
-    def keep(self, indices: Sequence[int], separator: str, method: str) -> None:
+    def keep(self, indices: Sequence[int], separator: str, method: str, unit: LengthUnit) -> None:
         """Keep some of the units; all of the text, if it would not get shorter."""
         spans = [self.units[index].span for index in indices]
         parts = [spans[0].text(self.content)]
@@ -75,7 +75,7 @@ class Text:
             gap = self.content[before.end : after.start]
             parts += [joint(gap, separator) if gap.strip() else gap, after.text(self.content)]
         content = "".join(parts)
-        if len(content) > len(self.content):
+        if length_of(content, unit) > length_of(self.content, unit):
             self.keep_whole()
         else:
             kept = [[self.start + span.start, self.start + span.end] for span in spans]

@@ -33,7 +33,7 @@ def excerpt(text: str, focus: Span, max_length: int, ruler: Ruler) -> Span:
     start = starts[first] if is_whole else focus.start
     fitting = bisect_right(ends, ruler.reach(start, max_length)) - 1
     if fitting < first:
-        return _trimmed(text, Span(start, _cut_back(text, start, ruler.reach(start, max_length))))
+        return first_words(text, start, max_length, ruler)
     last = min(fitting, max(first, bisect_left(starts, focus.end) - 1))
     growing = True
     while growing:
@@ -44,6 +44,19 @@ def excerpt(text: str, focus: Span, max_length: int, ruler: Ruler) -> Span:
             first, growing = first - 1, True
             start = starts[first]
     return _trimmed(text, Span(start, ends[last]))
+
+
+def first_words(text: str, start: int, max_length: int, ruler: Ruler) -> Span:
+    """
+    Choose words from a place on, as long as they fit.
+
+    :param text: The text.
+    :param start: The place.
+    :param max_length: The budget, in the ruler's units; at least 1.
+    :param ruler: Measures spans of the text.
+    :returns: A span without white space around it that is no longer than the budget.
+    """
+    return _trimmed(text, Span(start, _cut_back(text, start, ruler.reach(start, max_length))))
 
 
 def _cut_back(text: str, start: int, end: int) -> int:

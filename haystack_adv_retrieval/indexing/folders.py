@@ -118,12 +118,13 @@ def _read_metadata(folder: Path, found: Folders) -> bool:
             file, meta = (folder / row["file"]).resolve(), dict(row["meta"])
             if chunks.SOURCE_ID in meta:
                 raise ValueError(f"meta must not hold {chunks.SOURCE_ID!r}, as the path is the identity of a file")
-        except (ValueError, KeyError, TypeError) as error:
+            exists = file.is_file()
+        except (ValueError, KeyError, TypeError, OSError, RecursionError) as error:
             found.failures[f"{path}:{number}"] = f"this line of metadata was not understood: {error!r}"
             understood = False
             continue
         found.meta[file] = meta
-        if not file.is_file():
+        if not exists:
             found.failures[f"{path}:{number}"] = (
                 f"this line of metadata names a file that does not exist: {row['file']}"
             )

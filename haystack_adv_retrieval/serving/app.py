@@ -134,10 +134,14 @@ def make_app(
 
     async def check_fields(request: Request) -> None:
         """Refuse what no pipeline can read, and what this one does not take: nobody shall believe in a lost filter."""
-        name, _, action = request.url.path.strip("/").partition("/")
+        name, _, action = request.scope["route"].path.strip("/").partition("/")
         model: Any = (registry.get_metadata(name) or {}).get("request_model")
-        is_json = request.headers.get("content-type", "").startswith("application/json")
-        sent = await request.json() if model and action == "run" and is_json else None
+        if not model or action != "run" or "form" in request.headers.get("content-type", "").casefold():
+            return
+        try:
+            sent = await request.json()
+        except ValueError:  # FastAPI says so by itself
+            return
         check_encodable(sent, "the request")
         if not isinstance(sent, dict):
             return

@@ -282,6 +282,16 @@ def test_the_sentence_that_does_not_fit_is_cut_after_a_word_if_that_is_wanted() 
     assert contents(ranked(0.0, 0.8, 0.9, max_length=40).run("q", given)) == ["Aa one. … Cc three dd four."]
 
 
+def test_code_and_sentences_of_any_language_are_cut_where_the_budget_ends() -> None:
+    code = "```\nx = 1\n\nfor each in everything:\n    print(each, each, each, each, each, each)\n```\n\nIt is old."
+    assert contents(ranked(0.9, 0.1, max_length=40, cut_to_fit=True).run("q", [page(code)])) == [
+        "```\nx = 1\n\nfor each in everything:"
+    ]
+    fee = "Die Gebühr beträgt laut Nr. 5 der Ordnung vom 3. Mai ca. zwölf Euro je Tag und wird am Ende erhoben."
+    compressor = ranked(0.9, max_length=60, cut_to_fit=True, language="de")
+    assert contents(compressor.run("q", [page(fee)])) == ["Die Gebühr beträgt laut Nr. 5 der Ordnung vom 3. Mai ca."]
+
+
 def test_words_and_tokens_are_cut_to_as_many_as_fit() -> None:
     given = [page("Aa one. Refunds are paid within fourteen days. Cc three.")]
     for unit, expected in (("word", "Refunds are paid"), ("token", "Refunds are")):

@@ -139,7 +139,7 @@ class _Repair:
                 raise ValueError(f"{found.name!r} cannot be asked with {name!r}")
             if self.clauses > MAX_CLAUSES:
                 raise ValueError(f"there are more than {MAX_CLAUSES} conditions")
-            return _portable(found.name, name, self._values(found, said, values), said.certainty)
+            return _portable(found, name, self._values(found, said, values), said.certainty)
         except ValueError as error:
             return self._drop(said, str(error))
 
@@ -185,7 +185,7 @@ class _Repair:
         return None
 
 
-def _portable(name: str, comparison: str, meant: Sequence[Exact | Interval], certainty: float) -> Expression:
+def _portable(field: MetadataField, comparison: str, meant: Sequence[Exact | Interval], certainty: float) -> Expression:
     """Write a comparison with what all stores have: no equality of decimals or dates, no NOT, no empty `in`."""
     if any(one.partial for one in meant):
         if comparison in ("!=", "not in"):
@@ -193,22 +193,26 @@ def _portable(name: str, comparison: str, meant: Sequence[Exact | Interval], cer
         comparison = {">": ">=", "<": "<="}.get(comparison, comparison)
     certainty *= min(one.certainty for one in meant)
     points = [value for one in meant if one.is_point for value in _values_of(one)]
-    if len(points) > len(meant):  # a value that the field spells in several ways
-        comparison = {"==": "in", "!=": "not in"}.get(comparison, comparison)
+    several = {"==": "in", "!=": "not in"}.get(comparison)
+    if several and len(points) > len(meant):  # a value that the field spells in several ways
+        if several not in field.operators:
+            single_ones = [Clause(field.name, comparison, point, certainty) for point in dict.fromkeys(points)]
+            return _group("OR" if comparison == "==" else "AND", single_ones)
+        comparison = several
     if comparison in ("in", "not in"):
         if all(one.is_point for one in meant):
-            return Clause(name, comparison, list(dict.fromkeys(points)), certainty)
+            return Clause(field.name, comparison, list(dict.fromkeys(points)), certainty)
         single, either = ("==", True) if comparison == "in" else ("!=", False)
-        return _group("OR" if either else "AND", [_portable(name, single, [one], certainty) for one in meant])
+        return _group("OR" if either else "AND", [_portable(field, single, [one], certainty) for one in meant])
     if len(meant) > 1:
         raise ValueError(f"{comparison!r} takes one value")
     one = meant[0]
     if isinstance(one, Exact) or (points and comparison in ("==", "!=")):
-        return Clause(name, comparison, points[0], certainty)
+        return Clause(field.name, comparison, points[0], certainty)
     if one.is_empty and comparison in ("==", "!="):
         raise ValueError("no integer equals it")
     logical, ends = (_HALF_OPEN if one.open_end else _CLOSED)[comparison]
-    return _group(logical, [Clause(name, end, getattr(one, bound), certainty) for end, bound in ends])
+    return _group(logical, [Clause(field.name, end, getattr(one, bound), certainty) for end, bound in ends])
 
 
 def _values_of(point: Exact | Interval) -> tuple[Any, ...]:

@@ -108,6 +108,14 @@ def test_values_that_are_spelt_alike_are_asked_for_together(data, expected):
     assert emit(repair(read_filter(data), schema, TODAY)[0]) == expected
 
 
+def test_values_that_are_spelt_alike_are_asked_for_with_what_the_field_allows():
+    schema = FilterSchema([{"name": "type", "values": ["Memo", "memo"], "operators": ["==", "!="]}])
+    one, other = (is_("meta.type", "==", value) for value in ("Memo", "memo"))
+    assert emit(repair(read_filter(is_("type", "==", "memo")), schema, TODAY)[0]) == or_(one, other)
+    one, other = (is_("meta.type", "!=", value) for value in ("Memo", "memo"))
+    assert emit(repair(read_filter(is_("type", "!=", "memo")), schema, TODAY)[0]) == and_(one, other)
+
+
 @pytest.mark.parametrize("data", ["year >= 2020", 7, {"operator": "=="}, {"operator": "XOR", "conditions": [YEAR]}])
 def test_what_has_no_known_form_is_dropped(data):
     assert built(data) == ({}, ["dropped"])
