@@ -142,7 +142,8 @@ class _Chosen:
             return False
         self.cut = index
         length = self._candidates[index].length
-        room = int(self._left) - (self._cost(index) - length)
+        # Less than the whole, even if a separator is shorter than the gap that the whole would keep behind it.
+        room = min(length - 1, int(self._left) - (self._cost(index) - length))
         if room < max(1, LEAST_PART * length):
             self.cut = None
             return False

@@ -128,6 +128,11 @@ def test_behind_a_cut_sentence_there_is_a_gap():
     assert select(scored, max_length=40, separator_length=3, cut_to_fit=True) == ([0, 1], 0, 27)
 
 
+def test_a_sentence_that_only_its_gap_keeps_out_is_not_taken_whole():
+    scored = [Candidate(0, 0.5, 4), Candidate(0, 0.9, 4, gap=3)]
+    assert select(scored, max_length=9, separator_length=1, cut_to_fit=True) == ([0, 1], 0, 3)
+
+
 def length_of(scored, selection, separator):
     total = 0
     for n, index in enumerate(selection.indices):
