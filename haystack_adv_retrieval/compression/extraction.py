@@ -46,9 +46,10 @@ def keep_best(
         else [],
         **limits,
     )
+    if chosen.cut is not None:
+        number = candidates[chosen.cut].text
+        texts[number].cut(chosen.cut - starts[number], chosen.length, length_unit)
     for number, (text, start) in enumerate(zip(texts, starts, strict=True)):
-        if chosen.cut is not None and candidates[chosen.cut].text == number:
-            text.cut(chosen.cut - start, chosen.length, length_unit)
         if kept := [index - start for index in chosen.indices if candidates[index].text == number]:
             text.keep(kept, separator, method, length_unit)
 
